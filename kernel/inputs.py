@@ -1,0 +1,228 @@
+"""The tensors q, k and v of a problem: drawn from a seed head by head, or read from a file, never more than is asked for."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from kernel.problem import MAX_ELEMENTS, Problem, ProblemError
+
+NUMPY_DTYPES: Final = {
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+}
+CACHED_HEADS: Final = 8
+RISE: Final = 8.0
+SPIKE_EVERY: Final = 61
+
+
+class Inputs:
+    """q, k and v of a problem, one head at a time.
+
+    `q(head)` gives (seqlen_q, head_dim), `k(head)` and `v(head)` (seqlen_k, head_dim), in the problem's dtype; `head`
+    is a query head of batch x heads, k and v resolve the head group themselves. Every head has a seed of its own, so
+    any head can be drawn without the others. Raises ProblemError("inputs", ...) when the file does not fit.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._heads: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
+        self._file: dict[str, np.ndarray] | None = None
+        if problem.inputs is not None:
+            self._file = _read_tensors(Path(problem.inputs), problem)
+
+    def q(self, head: int) -> np.ndarray:
+        return self._head("q", head)
+
+    def k(self, head: int) -> np.ndarray:
+        return self._head("k", self.problem.kv_head(head))
+
+    def v(self, head: int) -> np.ndarray:
+        return self._head("v", self.problem.kv_head(head))
+
+    def _head(self, name: str, head: int) -> np.ndarray:
+        if self._file is not None:
+            return self._file[name][divmod(head, self._file[name].shape[1])]
+        key = (name, head)
+        if key not in self._heads:
+            self._heads[key] = _draw(self.problem, name, head)
+            while len(self._heads) > 3 * CACHED_HEADS:
+                self._heads.popitem(last=False)
+        self._heads.move_to_end(key)
+        return self._heads[key]
+
+    def stacked(self, name: str) -> np.ndarray:
+        """The whole tensor `q`, `k` or `v`: (batch, heads or kv_heads, seqlen, head_dim)."""
+        if self._file is not None:
+            return self._file[name]
+        p = self.problem
+        heads, seqlen = (p.heads, p.seqlen_q) if name == "q" else (p.kv_heads, p.seqlen_k)
+        out = np.empty((p.batch, heads, seqlen, p.head_dim), NUMPY_DTYPES[p.dtype])
+        for index in range(p.batch * heads):
+            out[divmod(index, heads)] = _draw(p, name, index)
+        return out
+
+
+def _draw(problem: Problem, name: str, head: int) -> np.ndarray:
+    """One head of one tensor, (seqlen, head_dim); see README for what each distribution shows."""
+    p = problem
+    seqlen = p.seqlen_q if name == "q" else p.seqlen_k
+    rng = np.random.default_rng([p.seed, "qkv".index(name), head])
+    x = rng.standard_normal((seqlen, p.head_dim), np.float32) * np.float32(p.std)
+    if p.distribution == "rising" and name != "v":
+        # q and k share a direction, and k's part along it grows, so every tile brings a larger score
+        direction = np.float32(p.std / np.sqrt(p.head_dim) * 2)
+        growth = np.linspace(0, RISE, seqlen, dtype=np.float32)[:, None] if name == "k" else np.float32(1)
+        x += direction * growth * np.float32(1 if p.scale >= 0 or name == "q" else -1)
+    elif p.distribution == "spiky" and name == "k":
+        x[SPIKE_EVERY // 2 :: SPIKE_EVERY] *= np.float32(RISE)
+    return x.astype(NUMPY_DTYPES[p.dtype])
+
+
+def file_problem(path: str, base: Problem) -> Problem:
+    """`base` with the shapes and dtype of the tensors in a .npz or .safetensors file, not yet reading their data."""
+    shapes = {name: (shape, dtype) for name, (shape, dtype, _) in _open_tensors(Path(path)).items()}
+    (q, dtype), (k, _) = shapes["q"], shapes["k"]
+    problem = base.change(
+        batch=q[0],
+        heads=q[1],
+        kv_heads=k[1],
+        seqlen_q=q[2],
+        seqlen_k=k[2],
+        head_dim=q[3],
+        dtype=dtype,
+        inputs=path,
+    )
+    _check_shapes(shapes, problem)
+    return problem
+
+
+Tensors = dict[str, tuple[tuple[int, ...], str, Callable[[], np.ndarray]]]
+
+
+def _read_tensors(path: Path, problem: Problem) -> dict[str, np.ndarray]:
+    tensors = _open_tensors(path)
+    _check_shapes({name: (shape, dtype) for name, (shape, dtype, _) in tensors.items()}, problem)
+    try:
+        return {name: load() for name, (_, _, load) in tensors.items()}
+    except Exception as error:
+        raise ProblemError(
+            "inputs", f"{path.name} cannot be read ({error}); save the tensors again."
+        ) from error
+
+
+def _open_tensors(path: Path) -> Tensors:
+    """Shape, dtype and loader of q, k and v; reads headers only, never pickles."""
+    if path.suffix not in (".npz", ".safetensors"):
+        raise ProblemError(
+            "inputs", f"{path.name} is neither .npz nor .safetensors; save q, k and v in one of these."
+        )
+    if not path.is_file():
+        raise ProblemError("inputs", f"There is no file {path}; choose one that holds q, k and v.")
+    try:
+        tensors = _open_npz(path) if path.suffix == ".npz" else _open_safetensors(path)
+    except ProblemError:
+        raise
+    except Exception as error:
+        raise ProblemError(
+            "inputs",
+            f"{path.name} is not a readable {path.suffix} file ({_one_line(error)}); save the tensors again.",
+        ) from error
+    for name, (shape, dtype, _) in tensors.items():
+        if dtype not in NUMPY_DTYPES:
+            raise ProblemError(
+                "inputs",
+                f"{name} in {path.name} is {dtype}; it must be float16, bfloat16 (safetensors) or float32.",
+            )
+        if len(shape) != 4:
+            raise ProblemError(
+                "inputs",
+                f"{name} in {path.name} has shape {tuple(shape)}; it must be (batch, heads, seqlen, head_dim).",
+            )
+        if np.prod([float(n) for n in shape]) > MAX_ELEMENTS:
+            raise ProblemError(
+                "inputs",
+                f"{name} in {path.name} has shape {tuple(shape)}, more than {MAX_ELEMENTS:,} numbers.",
+            )
+    return tensors
+
+
+def _open_npz(path: Path) -> Tensors:
+    tensors: Tensors = {}
+    with zipfile.ZipFile(path) as archive:
+        _need(path, {name.removesuffix(".npy") for name in archive.namelist()})
+        for name in "qkv":
+            with archive.open(f"{name}.npy") as member:
+                version = np.lib.format.read_magic(member)
+                read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+                shape, _, dtype = read_header(member)
+            if dtype.hasobject:
+                raise ProblemError(
+                    "inputs", f"{name} in {path.name} holds Python objects; it must hold numbers."
+                )
+            if archive.getinfo(f"{name}.npy").file_size < dtype.itemsize * int(
+                np.prod([int(n) for n in shape])
+            ):
+                raise ProblemError(
+                    "inputs", f"{name} in {path.name} is shorter than its shape {shape}; save it again."
+                )
+            tensors[name] = (shape, dtype.name, lambda name=name: np.load(path, allow_pickle=False)[name])
+    return tensors
+
+
+def _open_safetensors(path: Path) -> Tensors:
+    from safetensors import safe_open
+
+    names = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
+    tensors: Tensors = {}
+    with safe_open(path, framework="numpy") as file:
+        _need(path, set(file.keys()))
+        for name in "qkv":
+            view = file.get_slice(name)
+            dtype = names.get(view.get_dtype(), str(view.get_dtype()))
+            tensors[name] = (tuple(view.get_shape()), dtype, lambda name=name: _load_safetensor(path, name))
+    return tensors
+
+
+def _load_safetensor(path: Path, name: str) -> np.ndarray:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return file.get_tensor(name)
+
+
+def _need(path: Path, names: set[str]) -> None:
+    missing = [name for name in "qkv" if name not in names]
+    if missing:
+        has = ", ".join(sorted(names)[:6]) or "nothing"
+        raise ProblemError(
+            "inputs", f"{path.name} lacks {' and '.join(missing)} (it has {has}); save q, k and v in it."
+        )
+
+
+def _check_shapes(tensors: dict[str, tuple[tuple[int, ...], str]], problem: Problem) -> None:
+    p = problem
+    q = (p.batch, p.heads, p.seqlen_q, p.head_dim)
+    kv = (p.batch, p.kv_heads, p.seqlen_k, p.head_dim)
+    for name, (shape, dtype) in tensors.items():
+        want = q if name == "q" else kv
+        if tuple(shape) != want:
+            raise ProblemError(
+                "inputs", f"{name} in the file has shape {tuple(shape)}, but the problem needs {want}."
+            )
+        if dtype != p.dtype:
+            raise ProblemError(
+                "inputs", f"{name} in the file is {dtype}, but the problem's dtype is {p.dtype}."
+            )
+
+
+def _one_line(error: Exception) -> str:
+    text: Any = str(error).splitlines()
+    return text[0][:120] if text else type(error).__name__

@@ -1,0 +1,186 @@
+"""The kernel's block loop in NumPy, one named step at a time, with the kernel's rounding and padding.
+
+Each step is a pure function of what the program holds on the chip: arrays are never written twice, so any `Chip` may be
+kept, shown or resumed. Under Triton's interpreter the results equal the kernel's bit for bit (BLAS on one thread).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from kernel.inputs import NUMPY_DTYPES, Inputs
+from kernel.problem import LOG2E
+from kernel.tiling import Tiling
+
+NEG_INF: Final = np.float32(-np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """What one program holds. float32, padded: M = BLOCK_M, N = BLOCK_N, D = head_dim's next power of two (at least 16).
+
+    None: not on the chip (yet, or any more). `m` and `l` are the running maximum (base-2 units) and denominator; `keep`
+    says which scores the mask of a partial tile leaves.
+    """
+
+    q: np.ndarray | None = None  # (M, D)
+    k: np.ndarray | None = None  # (N, D)
+    s: np.ndarray | None = None  # (M, N)
+    keep: np.ndarray | None = None  # (M, N) bool
+    m: np.ndarray | None = None  # (M,)
+    m_new: np.ndarray | None = None  # (M,)
+    alpha: np.ndarray | None = None  # (M,)
+    p: np.ndarray | None = None  # (M, N)
+    l: np.ndarray | None = None  # noqa: E741  (M,)
+    v: np.ndarray | None = None  # (N, D)
+    acc: np.ndarray | None = None  # (M, D)
+    o: np.ndarray | None = None  # (M, D), rounded to the input dtype
+    lse: np.ndarray | None = None  # (M,)
+
+
+class Mirror:
+    """Runs the steps of any program of a problem."""
+
+    def __init__(self, inputs: Inputs, tiling: Tiling) -> None:
+        p = tiling.problem
+        self.inputs = inputs
+        self.tiling = tiling
+        self.qk_scale = np.float32(abs(p.scale) * LOG2E) if p.scale else np.float32(1)
+        self.sign = np.float32(np.sign(p.scale))
+        self.dtype = NUMPY_DTYPES[p.dtype]
+
+    def apply(self, chip: Chip, step: str, head: int, block: int, tile: int = -1) -> Chip:
+        """The chip after one step; `tile` is the column of tiles that the iteration visits."""
+        with _threadpools().limit(limits=1, user_api="blas"):
+            return self._apply(chip, step, head, block, tile)
+
+    def run(self, head: int, block: int) -> Chip:
+        """A whole program: the chip after its store, with o and lse."""
+        chip = Chip()
+        for chip in self.steps(head, block):  # noqa: B007
+            pass
+        return chip
+
+    def steps(self, head: int, block: int) -> Iterator[Chip]:
+        """The chip after each step of a program."""
+        with _threadpools().limit(limits=1, user_api="blas"):
+            chip = self._apply(Chip(), "load_q", head, block, -1)
+            yield chip
+            for iteration in range(int(self.tiling.visited[block])):
+                tile = self.tiling.tile(block, iteration)
+                for step in self.tiling.steps_of(block, iteration):
+                    chip = self._apply(chip, step, head, block, tile)
+                    yield chip
+            for step in ("normalise", "store"):
+                chip = self._apply(chip, step, head, block, -1)
+                yield chip
+
+    def _apply(self, chip: Chip, step: str, head: int, block: int, tile: int) -> Chip:
+        return getattr(self, f"_{step}")(chip, head, block, tile)
+
+    def _load_q(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        p = self.tiling.problem
+        q = self._tile(self.inputs.q(head), *self.tiling.rows(block), p.block_m)
+        if self.sign != 1:
+            q = q * self.sign
+        m = np.full(p.block_m, NEG_INF, np.float32)
+        return Chip(q=q, m=m, l=np.zeros_like(m), acc=np.zeros((p.block_m, p.head_dim_pad), np.float32))
+
+    def _load_k(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        k = self._tile(self.inputs.k(head), *self.tiling.cols(tile), self.tiling.problem.block_n)
+        return Chip(q=chip.q, k=k, m=chip.m, l=chip.l, acc=chip.acc)
+
+    def _scores(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.q is not None and chip.k is not None
+        return replace(chip, s=chip.q @ chip.k.T)
+
+    def _mask(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        keep = self.keep(block, tile)
+        assert chip.s is not None
+        return replace(chip, keep=keep, s=np.where(keep, chip.s, NEG_INF))
+
+    def _row_max(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.s is not None and chip.m is not None
+        return replace(chip, m_new=np.maximum(chip.m, chip.s.max(axis=1) * self.qk_scale))
+
+    def _alpha(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.m is not None
+        return replace(chip, alpha=np.exp2(chip.m - _reference(chip)))
+
+    def _exponentiate(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.s is not None
+        return replace(chip, p=np.exp2(chip.s * self.qk_scale - _reference(chip)[:, None]))
+
+    def _denominator(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.l is not None and chip.alpha is not None and chip.p is not None
+        return replace(chip, l=chip.l * chip.alpha + chip.p.sum(axis=1))
+
+    def _rescale(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.acc is not None and chip.alpha is not None
+        return replace(chip, acc=chip.acc * chip.alpha[:, None])
+
+    def _load_v(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        v = self._tile(self.inputs.v(head), *self.tiling.cols(tile), self.tiling.problem.block_n)
+        return replace(chip, v=v)
+
+    def _accumulate(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.acc is not None and chip.p is not None and chip.v is not None
+        p, v = self._round(chip.p), chip.v
+        if chip.keep is None or np.isfinite(v).all():
+            return replace(chip, acc=chip.acc + p @ v, m=chip.m_new)
+        acc = chip.acc + p @ np.where(np.isfinite(v), v, np.float32(0))
+        keep = chip.keep.astype(np.float32)
+        # a value that is not finite reaches only the rows that see its key: 0 times it would be NaN for the others
+        for special, hit in ((np.inf, v == np.inf), (-np.inf, v == -np.inf), (np.nan, np.isnan(v))):
+            reached = keep @ hit.astype(np.float32) > 0
+            acc = acc + np.where(reached, np.float32(special), np.float32(0))
+        return replace(chip, acc=acc, m=chip.m_new)
+
+    def _normalise(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.acc is not None and chip.l is not None
+        safe = np.where(chip.l == 0, np.float32(1), chip.l)
+        return Chip(q=chip.q, m=chip.m, l=chip.l, acc=chip.acc, o=chip.acc / safe[:, None])
+
+    def _store(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
+        assert chip.o is not None and chip.m is not None and chip.l is not None
+        with np.errstate(divide="ignore"):
+            lse = chip.m + np.log2(chip.l)
+        return replace(chip, o=self._round(chip.o), lse=lse)
+
+    def keep(self, block: int, tile: int) -> np.ndarray:
+        """(M, N) bool: which scores of a tile are seen: the key exists, and is not after the row (causal)."""
+        p = self.tiling.problem
+        cols = tile * p.block_n + np.arange(p.block_n)
+        keep = np.broadcast_to(cols < p.seqlen_k, (p.block_m, p.block_n))
+        if p.causal:
+            rows = block * p.block_m + np.arange(p.block_m)
+            keep = keep & (cols[None, :] <= rows[:, None] + p.offset)
+        return keep
+
+    def _tile(self, x: np.ndarray, start: int, end: int, size: int) -> np.ndarray:
+        """Rows start ... end of one head as a float32 tile (size, D), padded with zeros."""
+        tile = np.zeros((size, self.tiling.problem.head_dim_pad), np.float32)
+        tile[: end - start, : x.shape[1]] = x[start:end]
+        return tile
+
+    def _round(self, x: np.ndarray) -> np.ndarray:
+        """float32 values as the input dtype holds them."""
+        return x if self.dtype == np.float32 else x.astype(self.dtype).astype(np.float32)
+
+
+@cache
+def _threadpools() -> ThreadpoolController:
+    # looking for the loaded libraries takes a millisecond, so it is done once
+    return ThreadpoolController()
+
+
+def _reference(chip: Chip) -> np.ndarray:
+    """(M,) what the exponents are taken against: m_new, or 0 for a row that has seen no key."""
+    assert chip.m_new is not None
+    return np.where(chip.m_new == NEG_INF, np.float32(0), chip.m_new)
