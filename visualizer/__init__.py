@@ -1,0 +1,1 @@
+"""FlashScope's application: it steps through the kernel's block loop and shows what ran."""
