@@ -100,7 +100,7 @@ def _top_level_widgets() -> list:
 def x_display() -> Iterator[str]:
     """The name of an X display of the tests' own (a person's screen is left alone), 1600x1000 in 24 bits."""
     if shutil.which("Xvfb") is None:
-        pytest.fail("Xvfb is not installed, and this test needs a real X server: `make test` installs it (apt-get install xvfb).")
+        pytest.fail("This test needs a real X server, and Xvfb is not installed; `make test` installs it.")
     read, write = os.pipe()
     server = subprocess.Popen(
         ["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
