@@ -1,4 +1,4 @@
-"""The tensors q, k and v of a problem: drawn from a seed head by head, or read from a file, never more than is asked for."""
+"""The tensors q, k and v of a problem: drawn from a seed head by head, or read from a file."""
 
 from __future__ import annotations
 
@@ -113,17 +113,13 @@ def _read_tensors(path: Path, problem: Problem) -> dict[str, np.ndarray]:
     try:
         return {name: load() for name, (_, _, load) in tensors.items()}
     except Exception as error:
-        raise ProblemError(
-            "inputs", f"{path.name} cannot be read ({error}); save the tensors again."
-        ) from error
+        raise ProblemError("inputs", f"{path.name} cannot be read ({error}); save the tensors again.") from error
 
 
 def _open_tensors(path: Path) -> Tensors:
     """Shape, dtype and loader of q, k and v; reads headers only, never pickles."""
     if path.suffix not in (".npz", ".safetensors"):
-        raise ProblemError(
-            "inputs", f"{path.name} is neither .npz nor .safetensors; save q, k and v in one of these."
-        )
+        raise ProblemError("inputs", f"{path.name} is neither .npz nor .safetensors; save q, k and v in one of these.")
     if not path.is_file():
         raise ProblemError("inputs", f"There is no file {path}; choose one that holds q, k and v.")
     try:
@@ -164,15 +160,9 @@ def _open_npz(path: Path) -> Tensors:
                 read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
                 shape, _, dtype = read_header(member)
             if dtype.hasobject:
-                raise ProblemError(
-                    "inputs", f"{name} in {path.name} holds Python objects; it must hold numbers."
-                )
-            if archive.getinfo(f"{name}.npy").file_size < dtype.itemsize * int(
-                np.prod([int(n) for n in shape])
-            ):
-                raise ProblemError(
-                    "inputs", f"{name} in {path.name} is shorter than its shape {shape}; save it again."
-                )
+                raise ProblemError("inputs", f"{name} in {path.name} holds Python objects; it must hold numbers.")
+            if archive.getinfo(f"{name}.npy").file_size < dtype.itemsize * int(np.prod([int(n) for n in shape])):
+                raise ProblemError("inputs", f"{name} in {path.name} is shorter than its shape {shape}; save it again.")
             tensors[name] = (shape, dtype.name, lambda name=name: np.load(path, allow_pickle=False)[name])
     return tensors
 
@@ -214,13 +204,9 @@ def _check_shapes(tensors: dict[str, tuple[tuple[int, ...], str]], problem: Prob
     for name, (shape, dtype) in tensors.items():
         want = q if name == "q" else kv
         if tuple(shape) != want:
-            raise ProblemError(
-                "inputs", f"{name} in the file has shape {tuple(shape)}, but the problem needs {want}."
-            )
+            raise ProblemError("inputs", f"{name} in the file has shape {tuple(shape)}, but the problem needs {want}.")
         if dtype != p.dtype:
-            raise ProblemError(
-                "inputs", f"{name} in the file is {dtype}, but the problem's dtype is {p.dtype}."
-            )
+            raise ProblemError("inputs", f"{name} in the file is {dtype}, but the problem's dtype is {p.dtype}.")
 
 
 def _one_line(error: Exception) -> str:

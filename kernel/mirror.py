@@ -6,7 +6,6 @@ kept, shown or resumed. Under Triton's interpreter the results equal the kernel'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -23,7 +22,7 @@ NEG_INF: Final = np.float32(-np.inf)
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """What one program holds. float32, padded: M = BLOCK_M, N = BLOCK_N, D = head_dim's next power of two (at least 16).
+    """What one program holds. float32, padded: M = BLOCK_M, N = BLOCK_N, D = head_dim_pad (a power of two).
 
     None: not on the chip (yet, or any more). `m` and `l` are the running maximum (base-2 units) and denominator; `keep`
     says which scores the mask of a partial tile leaves.
@@ -37,7 +36,7 @@ class Chip:
     m_new: np.ndarray | None = None  # (M,)
     alpha: np.ndarray | None = None  # (M,)
     p: np.ndarray | None = None  # (M, N)
-    l: np.ndarray | None = None  # noqa: E741  (M,)
+    l: np.ndarray | None = None  # (M,)
     v: np.ndarray | None = None  # (N, D)
     acc: np.ndarray | None = None  # (M, D)
     o: np.ndarray | None = None  # (M, D), rounded to the input dtype
@@ -60,26 +59,20 @@ class Mirror:
         with _threadpools().limit(limits=1, user_api="blas"):
             return self._apply(chip, step, head, block, tile)
 
-    def run(self, head: int, block: int) -> Chip:
-        """A whole program: the chip after its store, with o and lse."""
-        chip = Chip()
-        for chip in self.steps(head, block):  # noqa: B007
-            pass
+    def iterate(self, chip: Chip, head: int, block: int, iteration: int) -> Chip:
+        """The chip after one whole iteration of the loop."""
+        tile = self.tiling.tile(block, iteration)
+        with _threadpools().limit(limits=1, user_api="blas"):
+            for step in self.tiling.steps_of(block, iteration):
+                chip = self._apply(chip, step, head, block, tile)
         return chip
 
-    def steps(self, head: int, block: int) -> Iterator[Chip]:
-        """The chip after each step of a program."""
-        with _threadpools().limit(limits=1, user_api="blas"):
-            chip = self._apply(Chip(), "load_q", head, block, -1)
-            yield chip
-            for iteration in range(int(self.tiling.visited[block])):
-                tile = self.tiling.tile(block, iteration)
-                for step in self.tiling.steps_of(block, iteration):
-                    chip = self._apply(chip, step, head, block, tile)
-                    yield chip
-            for step in ("normalise", "store"):
-                chip = self._apply(chip, step, head, block, -1)
-                yield chip
+    def run(self, head: int, block: int) -> Chip:
+        """A whole program: the chip after its store, with o and lse."""
+        chip = self.apply(Chip(), "load_q", head, block)
+        for iteration in range(int(self.tiling.visited[block])):
+            chip = self.iterate(chip, head, block, iteration)
+        return self.apply(self.apply(chip, "normalise", head, block), "store", head, block)
 
     def _apply(self, chip: Chip, step: str, head: int, block: int, tile: int) -> Chip:
         return getattr(self, f"_{step}")(chip, head, block, tile)

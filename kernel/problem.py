@@ -62,9 +62,7 @@ class Problem:
             block = getattr(self, name)
             _whole(name, block, 16, MAX_BLOCK)
             if block & (block - 1):
-                raise ProblemError(
-                    name, f"{name} is {block}; it must be a power of two: 16, 32, 64, 128 or 256."
-                )
+                raise ProblemError(name, f"{name} is {block}; it must be a power of two: 16, 32, 64, 128 or 256.")
         if self.heads % self.kv_heads:
             raise ProblemError(
                 "kv_heads",
@@ -72,9 +70,7 @@ class Problem:
                 f"kv_heads must divide heads ({_divisors(self.heads)}).",
             )
         if self.dtype not in DTYPES:
-            raise ProblemError(
-                "dtype", f"dtype is {self.dtype!r}; choose {', '.join(DTYPES[:-1])} or {DTYPES[-1]}."
-            )
+            raise ProblemError("dtype", f"dtype is {self.dtype!r}; choose {', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
         if not isinstance(self.causal, bool):
             raise ProblemError("causal", f"causal is {self.causal!r}; it must be true or false.")
         if self.sm_scale is not None:
@@ -91,9 +87,7 @@ class Problem:
             raise ProblemError(
                 "distribution", f"distribution is {self.distribution!r}; choose {', '.join(DISTRIBUTIONS)}."
             )
-        if self.inputs is not None and (
-            not isinstance(self.inputs, str) or not self.inputs or "\0" in self.inputs
-        ):
+        if self.inputs is not None and (not isinstance(self.inputs, str) or not self.inputs or "\0" in self.inputs):
             raise ProblemError("inputs", "inputs must be the path of an .npz or .safetensors file.")
         for name, heads, seqlen in (("q", self.heads, self.seqlen_q), ("k", self.kv_heads, self.seqlen_k)):
             elements = self.batch * heads * seqlen * self.head_dim

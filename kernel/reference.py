@@ -32,9 +32,7 @@ def exact_rows(
         yield chunk, *exact(q, k, v, problem.scale, keep)
 
 
-def exact(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, keep: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def exact(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """o (M, D) and base-2 lse (M,), float64, of q (M, D) against k, v (N, D); keep (M, N) says what each row sees."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         s = np.where(keep, (q @ k.T) * scale, -np.inf)

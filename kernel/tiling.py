@@ -1,4 +1,4 @@
-"""How a problem falls into programs, tiles and steps. Arithmetic only: no data, and no array larger than a column of tiles."""
+"""How a problem falls into programs, tiles and steps: arithmetic only, no array larger than a column of tiles."""
 
 from __future__ import annotations
 
@@ -173,9 +173,7 @@ class Tiling:
     def _traffic_before(self) -> np.ndarray:
         """(num_q_blocks + 1, 3) int64: Traffic of one head's blocks before each block."""
         rows = [self._traffic_within(b, int(self.visited[b]), 3, True) for b in range(self.num_q_blocks)]
-        return np.concatenate(
-            [np.zeros((1, 3), np.int64), np.cumsum(np.array(rows, np.int64).reshape(-1, 3), axis=0)]
-        )
+        return np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(np.array(rows, np.int64).reshape(-1, 3), axis=0)])
 
     def _traffic_within(self, block: int, iterations: int, loaded: int, stored: bool) -> Traffic:
         """Traffic of a program after `iterations` whole iterations; loaded: 0 nothing yet, else q is on the chip."""
@@ -218,6 +216,4 @@ class Tiling:
         qo, kv = p.seqlen_q * p.head_dim, 2 * p.seqlen_k * p.head_dim
         scores = p.seqlen_q * p.seqlen_k
         heads = p.num_heads * p.itemsize
-        return Traffic(
-            heads * (qo + kv + 2 * scores), heads * (qo + 2 * scores), p.num_heads * 4 * scores * p.head_dim
-        )
+        return Traffic(heads * (qo + kv + 2 * scores), heads * (qo + 2 * scores), p.num_heads * 4 * scores * p.head_dim)
