@@ -8,7 +8,7 @@ PIP_INSTALL = $(BIN)/pip install -q --disable-pip-version-check -c constraints.t
 # pyright's Node.js knows a company's certificates only by this name
 export NODE_EXTRA_CA_CERTS ?= $(SSL_CERT_FILE)
 
-.PHONY: run test lint test-gpu test-tritons format clean
+.PHONY: run test lint test-gpu test-tritons format pins clean
 
 run: .venv/run-ready
 	@$(BIN)/flashscope $(ARGS)
@@ -46,6 +46,11 @@ test-tritons: .venv/test-ready
 	@PYTHON=$(BIN)/python tools/system_packages.sh test
 	$(PIP_INSTALL) '.[dev]'
 	@touch $@ .venv/run-ready
+
+# writes down the versions that are installed now
+pins:
+	@{ echo "# Every version that the tests ran with; \`make pins\` writes this file"; \
+	  $(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools | sed 's/+cpu$$//'; } > constraints.txt
 
 clean:
 	rm -rf .venv .venv-tritons .cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
