@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from kernel.inputs import Inputs
 from kernel.problem import LOG2E, Problem
 
-CHUNK = 1 << 21
+CHUNK: Final = 1 << 18
 
 
 def exact_rows(

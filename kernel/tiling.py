@@ -165,6 +165,16 @@ class Tiling:
         before = full * len(FULL_STEPS) + (iteration - full) * len(PARTIAL_STEPS)
         return start + 1 + before + PARTIAL_STEPS.index(step)
 
+    def steps_of_program(self, block: int) -> int:
+        """How many steps the block's program has."""
+        return int(self._steps_before[block + 1] - self._steps_before[block])
+
+    @cached_property
+    def bands(self) -> np.ndarray:
+        """(num_programs + 1,) int64: the first step of every program, and the end."""
+        heads = np.arange(self.problem.num_heads, dtype=np.int64)[:, None] * self.steps_per_head
+        return np.append((heads + self._steps_before[:-1]).ravel(), len(self))
+
     def steps_of(self, block: int, iteration: int) -> tuple[str, ...]:
         """The steps of one iteration, in order."""
         return FULL_STEPS if iteration < self.full[block] else PARTIAL_STEPS

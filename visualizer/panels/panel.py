@@ -1,0 +1,86 @@
+"""What all panels share: a card with a title and a caption, and the way a frame goes in and a person's wish comes out."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyqtgraph as pg
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
+
+from visualizer.frame import Frame
+from visualizer.theme import Theme
+
+pg.setConfigOptions(imageAxisOrder="row-major", antialias=False)
+
+
+class Panel(QFrame):
+    """A card. Subclasses build their widgets into `self.body` and draw in `draw(frame)`; they keep no state of their own.
+
+    `change` carries what a person asks for, as fields of State: {"step": 437}, {"row": 17}.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    change = Signal(dict)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.theme = theme
+        self.frame: Frame | None = None
+        self.setObjectName("card")
+        self.setAccessibleName(self.title)
+        self.title_label = QLabel(self.title)
+        self.title_label.setObjectName("title")
+        self.caption_label = QLabel()
+        self.caption_label.setObjectName("caption")
+        self.caption_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.header = QHBoxLayout()
+        self.header.addWidget(self.title_label)
+        self.header.addStretch(1)
+        self.header.addWidget(self.caption_label)
+        self.body = QWidget()
+        self._nothing = QLabel()
+        self._nothing.setObjectName("muted")
+        self._nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._nothing.setWordWrap(True)
+        self._stack = QStackedLayout()
+        self._stack.addWidget(self.body)
+        self._stack.addWidget(self._nothing)
+        self._outer = QVBoxLayout(self)
+        self._outer.addLayout(self.header)
+        self._outer.addLayout(self._stack, 1)
+        self._fit()
+
+    def show_frame(self, frame: Frame) -> None:
+        """Draws the frame; a frame with nothing in it shows its reason instead."""
+        self.frame = frame
+        if frame.empty is not None and not self.shows_empty:
+            self.caption_label.setText("")
+            self._nothing.setText(frame.empty)
+            self._stack.setCurrentWidget(self._nothing)
+            return
+        self._stack.setCurrentWidget(self.body)
+        self.draw(frame)
+
+    shows_empty: ClassVar[bool] = False
+
+    def draw(self, frame: Frame) -> None:
+        """Draws a frame that is not empty (or any, where shows_empty). Quick: called at every step."""
+        raise NotImplementedError
+
+    def set_theme(self, theme: Theme) -> None:
+        """Takes another dress or zoom, and draws again."""
+        self.theme = theme
+        self._fit()
+        self.restyle()
+        if self.frame is not None:
+            self.show_frame(self.frame)
+
+    def restyle(self) -> None:
+        """Takes over self.theme: pens, fonts, look-up tables, sizes."""
+
+    def _fit(self) -> None:
+        px = self.theme.px
+        self._outer.setContentsMargins(px(14), px(10), px(14), px(10))
+        self._outer.setSpacing(px(6))

@@ -1,0 +1,407 @@
+"""resolve(state, tape, run) -> Frame: the one place where a moment becomes what the panels draw."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from kernel.mirror import Chip
+from kernel.problem import ITEMSIZE, Problem
+from kernel.source import kernel_source
+from visualizer.frame import (
+    ChipView,
+    Equation,
+    Frame,
+    LedgerView,
+    LseView,
+    RowsView,
+    RunView,
+    SourceView,
+    TilesView,
+    TransportView,
+)
+from visualizer.state import State
+from visualizer.tape import Moment, Tape
+
+LN2: Final = math.log(2)
+MAX_BANDS: Final = 4096
+SHARED_KIB: Final = 227
+
+SENTENCES: Final = {
+    "load_q": ("q", "q tile to the chip; m = -inf, l = 0, acc = 0"),
+    "load_k": ("k", "k tile to the chip"),
+    "scores": ("s", "s = q·kᵀ"),
+    "mask": ("s", "s = -inf where the row does not see the key"),
+    "row_max": ("m", "m_new = max(m, row max of s, scaled)"),
+    "alpha": ("alpha", "α = 2^(m - m_new)"),
+    "exponentiate": ("p", "p = 2^(s·scale - m_new)"),
+    "denominator": ("l", "l = l·α + row sum of p"),
+    "rescale": ("acc", "acc = acc·α"),
+    "load_v": ("v", "v tile to the chip"),
+    "accumulate": ("acc", "acc = acc + p·v"),
+    "normalise": ("o", "o = acc / l"),
+    "store": ("lse", "o to memory, and L = m + log₂ l"),
+}
+FRESH: Final = {"load_q": {"q", "m", "l", "acc"}, "row_max": {"m"}, "store": {"o", "lse"}, "mask": {"s"}}
+LOADS: Final = {"load_q": "q", "load_k": "k", "load_v": "v"}
+
+
+def resolve(state: State, tape: Tape, run: RunView) -> Frame:
+    """The Frame of `state`: a function of the state, the problem's values and the last run, and of nothing else.
+
+    `state.step` and `state.row` are clipped to what exists.
+    """
+    p = state.problem
+    if not len(tape):
+        what = "batch" if p.batch == 0 else "seqlen_q"
+        return Frame(problem=p, run=run, empty=f"{what} is 0: there are no query rows, so no program runs.")
+    moment = tape[min(state.step, len(tape) - 1)]
+    start, end = tape.tiling.rows(moment.position.block)
+    row = min(state.row, end - start - 1)
+    chip = _chip(state, tape, moment, row)
+    return Frame(
+        problem=p,
+        run=run,
+        tiles=_tiles(tape, moment),
+        chip=chip,
+        rows=_rows(tape, moment, row),
+        lse=_lse(state, tape, moment, row, run),
+        source=_source(moment, chip),
+        ledger=_ledger(tape, moment, run),
+        transport=_transport(tape, moment),
+        options={"lse_unit": state.lse_unit, "matrix": state.matrix},
+    )
+
+
+def _tiles(tape: Tape, moment: Moment) -> TilesView:
+    t, p = tape.tiling, tape.problem
+    head, block, iteration, step = moment.position
+    done = np.where(np.arange(t.num_q_blocks) < block, t.visited, 0)
+    done[block] = t.visited[block] if step in ("normalise", "store") else max(iteration, 0) + (step == "accumulate")
+    total, visited = t.num_q_blocks * t.num_k_blocks, int(t.visited.sum())
+    caption = f"program {head * t.num_q_blocks + block + 1} of {t.num_programs}"
+    if moment.tile is not None:
+        caption += f" · tile {iteration + 1} of {t.visited[block]}"
+    return TilesView(
+        head=head,
+        num_heads=p.num_heads,
+        kv_head=p.kv_head(head),
+        num_q_blocks=t.num_q_blocks,
+        num_k_blocks=t.num_k_blocks,
+        block_m=p.block_m,
+        block_n=p.block_n,
+        seqlen_q=p.seqlen_q,
+        seqlen_k=p.seqlen_k,
+        full=t.full,
+        visited=t.visited,
+        done=done,
+        block=block,
+        tile=moment.tile,
+        load=LOADS.get(step),
+        store=step == "store",
+        caption=caption,
+        skipped=total - visited,
+        total=total,
+    )
+
+
+def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
+    t, p, chip = tape.tiling, tape.problem, moment.chip
+    head, block, _, step = moment.position
+    start, end = t.rows(block)
+    rows, d = end - start, p.head_dim
+    cols = None if moment.tile is None else t.cols(moment.tile)
+    keys = 0 if cols is None else cols[1] - cols[0]
+    name = state.matrix
+    if name == "auto" or (name == "p" and chip.p is None):
+        name = "s" if chip.p is None else "p"
+    matrix = chip.s if name == "s" else chip.p
+    acc_name = "acc" if chip.o is None else "o"
+    acc = chip.acc if chip.o is None else chip.o
+    m, l = chip.m if chip.m_new is None else chip.m_new, chip.l
+    level = tape.levels(head)
+    return ChipView(
+        q=_cut(chip.q, rows, d),
+        k=_cut(chip.k, keys, d),
+        v=_cut(chip.v, keys, d),
+        matrix=_cut(matrix, rows, keys),
+        matrix_name=name,
+        keep=_cut(chip.keep, rows, keys),
+        acc=_cut(acc, rows, d),
+        acc_name=acc_name,
+        m=None if m is None else m[:rows],
+        m_new=None if chip.m_new is None else chip.m_new[:rows],
+        alpha=None if chip.alpha is None else chip.alpha[:rows],
+        l=None if l is None else l[:rows],
+        lse=None if chip.lse is None else chip.lse[:rows],
+        fresh=frozenset(FRESH.get(step, {SENTENCES[step][0]})),
+        levels={
+            "q": (-level.q, level.q),
+            "k": (-level.k, level.k),
+            "v": (-level.v, level.v),
+            "s": (-level.s, level.s),
+            "p": (0.0, 1.0),
+            "acc": _symmetric(acc),
+            "m": (-level.s * float(tape.mirror.qk_scale), level.s * float(tape.mirror.qk_scale)),
+            "alpha": (0.0, 1.0),
+            "l": (0.0, _power_of_two(l)),
+        },
+        row=row,
+        rows=(start, end),
+        cols=cols,
+        head_dim=d,
+        qk_scale=float(tape.mirror.qk_scale),
+        equations=_equations(tape, moment, row),
+        held_bytes=_held_bytes(p, chip),
+        caption=f"{_held_bytes(p, chip) / 1024:.0f} KiB held · Hopper SM: {SHARED_KIB} KiB shared + 256 KiB registers",
+    )
+
+
+def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
+    chip = moment.chip
+    head, block, iteration, step = moment.position
+    start, end = tape.tiling.rows(block)
+    count = end - start
+    history = tape.history(moment.index)
+    m = chip.m if chip.m_new is None else chip.m_new
+    alpha = chip.alpha if chip.alpha is not None else np.full(count, np.nan, np.float32)
+    moved = None
+    if chip.m_new is not None and chip.m is not None:
+        moved = int((chip.m_new[:count] > chip.m[:count]).sum())
+    assert m is not None and chip.l is not None
+    return RowsView(
+        rows=(start, end),
+        row=row,
+        m=m[:count],
+        alpha=alpha[:count],
+        l=chip.l[:count],
+        history_m=history.m[:, row],
+        history_alpha=history.alpha[:, row],
+        history_l=history.l[:, row],
+        iterations=int(tape.tiling.visited[block]),
+        iteration=iteration,
+        moved=moved,
+        caption=f"rows {start} … {end - 1}",
+    )
+
+
+def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> LseView:
+    head, block = moment.position[:2]
+    factor = np.float32(1.0 if state.lse_unit == "log2" else LN2)
+    stored = tape.lse_until(moment.index, head)
+    mirror = stored * factor
+    exact = tape.exact_lse[head] * float(factor)
+    result = None if run.stale else run.result
+    kernel = None if result is None else result.lse[head] * factor
+    rows = tape.exact_rows
+    ours = mirror if kernel is None else kernel
+    difference = _minus(ours[rows], exact)
+    start, end = tape.tiling.rows(block)
+    count = int((~np.isnan(stored)).sum())
+    return LseView(
+        head=head,
+        unit=state.lse_unit,
+        mirror=mirror,
+        kernel=kernel,
+        exact_rows=rows,
+        exact=exact,
+        difference_name="mirror − exact" if kernel is None else "kernel − exact",
+        difference=difference,
+        row=start + row,
+        rows=(start, end),
+        stored_rows=count,
+        max_kernel_exact=None if kernel is None else _largest(difference),
+        max_mirror_exact=_largest(_minus(mirror[rows], exact)),
+        max_kernel_mirror=None if kernel is None else _largest(_minus(kernel, mirror)),
+        sampled=len(rows) < tape.problem.seqlen_q,
+        caption=f"head {head} · {count:,} of {tape.problem.seqlen_q:,} rows stored",
+    )
+
+
+def _source(moment: Moment, chip: ChipView) -> SourceView:
+    source = kernel_source()
+    step = moment.position.step
+    return SourceView(
+        source=source,
+        step=step,
+        lines=source.step_lines[step],
+        note=_note(moment, chip),
+        quantity=SENTENCES[step][0],
+    )
+
+
+def _ledger(tape: Tape, moment: Moment, run: RunView) -> LedgerView:
+    t = tape.tiling
+    now, total, naive = t.traffic(moment.index), t.traffic(len(tape) - 1), t.naive_traffic()
+    result = run.result if run.result is not None and run.result.timed_on_gpu and not run.stale else None
+    return LedgerView(
+        read=now.read,
+        written=now.written,
+        flops=now.flops,
+        total_read=total.read,
+        total_written=total.written,
+        total_flops=total.flops,
+        naive_read=naive.read,
+        naive_written=naive.written,
+        naive_flops=naive.flops,
+        intensity=total.flops / max(1, total.read + total.written),
+        naive_intensity=naive.flops / max(1, naive.read + naive.written),
+        tflops=result.times[0].tflops if result is not None and result.times else None,
+        device=None if result is None else result.device,
+    )
+
+
+def _transport(tape: Tape, moment: Moment) -> TransportView:
+    t = tape.tiling
+    head, block, _, step = moment.position
+    first = t.program_start(head, block)
+    return TransportView(
+        index=moment.index,
+        total=len(tape),
+        head=head,
+        num_heads=tape.problem.num_heads,
+        program=head * t.num_q_blocks + block,
+        num_programs=t.num_programs,
+        program_steps=(first, first + t.steps_of_program(block)),
+        bands=t.bands if t.num_programs <= MAX_BANDS else None,
+        steps_per_head=t.steps_per_head,
+        step=step,
+        sentence=SENTENCES[step][1],
+        quantity=SENTENCES[step][0],
+        filled=tape.programs_filled / t.num_programs,
+    )
+
+
+def _equations(tape: Tape, moment: Moment, row: int) -> tuple[Equation, ...]:
+    """The arithmetic of the selected row so far in this iteration, with its numbers put in."""
+    chip, step = moment.chip, moment.position.step
+    scale = float(tape.mirror.qk_scale)
+    lines: list[Equation] = []
+    old = None if chip.m is None else float(chip.m[row])
+    if step == "load_q":
+        return (Equation("m", "m = -inf"), Equation("l", "l = 0"), Equation("acc", "acc = 0"))
+    if step in ("normalise", "store"):
+        assert chip.l is not None and chip.acc is not None and chip.o is not None
+        l, acc, o = float(chip.l[row]), float(chip.acc[row, 0]), float(chip.o[row, 0])
+        lines.append(Equation("o", f"o[0] = acc[0] / l = {_n(acc)} / {_n(l)} = {_n(o)}"))
+        if l == 0:
+            lines[-1] = Equation("o", "o = 0", "the row saw no key: l = 0")
+        if chip.lse is not None:
+            text = f"L = m + log₂ l = {_n(old)} + log₂ {_n(l)} = {_n(float(chip.lse[row]))}"
+            lines.append(Equation("lse", text, "base 2, kept for the backward pass"))
+        return tuple(lines)
+    if chip.s is not None and moment.tile is not None:
+        start, end = tape.tiling.cols(moment.tile)
+        scores = chip.s[row, : end - start]
+        hidden = 0 if chip.keep is None else int((~chip.keep[row, : end - start]).sum())
+        if hidden == end - start:
+            lines.append(Equation("s", "s = -inf for every key of this tile", "all masked for this row"))
+        elif np.isnan(scores).any():
+            lines.append(Equation("s", "s holds NaN: so will m, l and acc of this row"))
+        else:
+            best = int(scores.argmax())
+            note = f"{hidden} of {end - start} keys masked" if hidden else ""
+            lines.append(Equation("s", f"max s = q·k[{start + best}] = {_n(float(scores[best]))}", note))
+        if chip.m_new is not None:
+            new, top = float(chip.m_new[row]), float(scores.max()) * scale
+            note = "moved" if old is not None and new > old else "stays"
+            lines.append(
+                Equation("m", f"m_new = max(m, max s · {_n(scale)}) = max({_n(old)}, {_n(top)}) = {_n(new)}", note)
+            )
+            if chip.alpha is not None:
+                alpha = float(chip.alpha[row])
+                note = "rescales l and acc" if alpha != 1 else "nothing to rescale"
+                if old == -math.inf:
+                    note = "nothing summed yet"
+                lines.append(Equation("alpha", f"α = 2^({_n(old)} - {_n(new)}) = {_n(alpha)}", note))
+            if chip.p is not None:
+                total = float(chip.p[row].sum())
+                lines.append(Equation("p", f"Σ p = Σ 2^(s · {_n(scale)} - {_n(new)}) = {_n(total)}"))
+                if step not in ("exponentiate",) and chip.l is not None:
+                    lines.append(Equation("l", f"l ← l·α + Σ p = {_n(float(chip.l[row]))}"))
+    if step in ("rescale", "load_v", "accumulate") and chip.acc is not None:
+        text = "acc ← acc·α + p·v" if step == "accumulate" else "acc ← acc·α"
+        lines.append(Equation("acc", f"{text}: acc[0] = {_n(float(chip.acc[row, 0]))}"))
+    if not lines:
+        lines.append(Equation("m", f"m = {_n(old)}"))
+        if chip.l is not None:
+            lines.append(Equation("l", f"l = {_n(float(chip.l[row]))}"))
+    return tuple(lines)
+
+
+def _note(moment: Moment, chip: ChipView) -> str:
+    """The values that stand beside the source line of the step, for the selected row."""
+    step, row = moment.position.step, chip.row
+    if step in ("load_q", "load_k", "load_v"):
+        tile = {"load_q": chip.q, "load_k": chip.k, "load_v": chip.v}[step]
+        first = chip.rows[0] if step == "load_q" else (chip.cols or (0, 0))[0]
+        return "" if tile is None else f"rows {first} … {first + len(tile) - 1}"
+    if step == "row_max" and chip.m_new is not None and moment.chip.m is not None:
+        moved = int((chip.m_new > moment.chip.m[: len(chip.m_new)]).sum())
+        return f"m_new[{row}] = {_n(float(chip.m_new[row]))}   moved in {moved} of {len(chip.m_new)} rows"
+    if step == "mask" and chip.keep is not None:
+        return f"{int((~chip.keep).sum()):,} of {chip.keep.size:,} scores masked"
+    values = {
+        "scores": None if chip.matrix is None else f"max s[{row}] = {_n(float(chip.matrix[row].max(initial=-np.inf)))}",
+        "alpha": None if chip.alpha is None else f"alpha[{row}] = {_n(float(chip.alpha[row]))}",
+        "exponentiate": None if moment.chip.p is None else f"Σ p[{row}] = {_n(float(moment.chip.p[row].sum()))}",
+        "denominator": None if chip.l is None else f"l[{row}] = {_n(float(chip.l[row]))}",
+        "store": None if chip.lse is None else f"lse[{row}] = {_n(float(chip.lse[row]))}",
+    }
+    if step in ("rescale", "accumulate", "normalise") and chip.acc is not None:
+        return f"{chip.acc_name}[{row}, 0] = {_n(float(chip.acc[row, 0]))}"
+    return values.get(step) or ""
+
+
+def _held_bytes(p: Problem, chip: Chip) -> int:
+    """Bytes of the padded tiles on the chip: q, k, v and p in the input dtype, all else in float32."""
+    held = 0
+    for name in ("q", "k", "v", "s", "p", "m", "m_new", "alpha", "l", "acc"):
+        array = getattr(chip, name)
+        if array is not None and not (name == "s" and chip.p is not None):
+            held += array.size * (ITEMSIZE[p.dtype] if name in ("q", "k", "v", "p") else 4)
+    return held
+
+
+def _cut(array: np.ndarray | None, rows: int, cols: int) -> np.ndarray | None:
+    return None if array is None else array[:rows, :cols]
+
+
+def _symmetric(array: np.ndarray | None) -> tuple[float, float]:
+    top = _power_of_two(None if array is None else np.abs(array))
+    return -top, top
+
+
+def _power_of_two(array: np.ndarray | None) -> float:
+    """The power of two at or above the largest finite value, so that colours do not flicker from step to step."""
+    if array is None:
+        return 1.0
+    finite = array[np.isfinite(array)]
+    top = float(finite.max(initial=0.0))
+    return 2.0 ** math.ceil(math.log2(top)) if top > 0 else 1.0
+
+
+def _minus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a - b in float64, with 0 where both are -inf."""
+    with np.errstate(invalid="ignore"):
+        difference = a.astype(np.float64) - b
+    difference[(a == -np.inf) & (b == -np.inf)] = 0
+    return difference
+
+
+def _largest(difference: np.ndarray) -> float | None:
+    known = np.abs(difference[~np.isnan(difference)])
+    return float(known.max()) if known.size else None
+
+
+def _n(x: float | None) -> str:
+    """A number in at most seven characters."""
+    if x is None:
+        return "?"
+    if not math.isfinite(x):
+        return {math.inf: "inf", -math.inf: "-inf"}.get(x, "NaN")
+    if x == 0:
+        return "0"
+    return f"{x:.4g}"

@@ -1,0 +1,122 @@
+"""Everything that a person can be looking at, as one frozen value; a session file is this value as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kernel.problem import FIELDS, Problem, ProblemError
+
+FORMAT: Final = 1
+MAX_BYTES: Final = 1 << 20
+LSE_UNITS: Final = ("log2", "ln")
+MATRICES: Final = ("auto", "s", "p")
+
+
+class StateError(ValueError):
+    """A session that cannot be opened; one sentence for the person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The problem, the position on its tape, the selected row of the block, and the view options.
+
+    `step` is an index of the tape: the step that has just run. `row` counts within the block. `matrix` is what the
+    chip shows between q and acc: scores, probabilities, or whichever the step has just written.
+    """
+
+    problem: Problem = field(default_factory=Problem)
+    step: int = 0
+    row: int = 0
+    lse_unit: str = "log2"
+    matrix: str = "auto"
+
+    def change(self, **values: Any) -> State:
+        """This state with some fields changed; fields of Problem are named directly."""
+        inner = {name: values.pop(name) for name in FIELDS if name in values}
+        problem = values.pop("problem", self.problem)
+        return replace(self, problem=problem.change(**inner) if inner else problem, **values)
+
+
+OPENING: Final = State(step=0, row=17)
+
+
+def to_json(state: State) -> str:
+    """The session file's text."""
+    return json.dumps({"flashscope": FORMAT, **asdict(state)}, indent=2, allow_nan=False) + "\n"
+
+
+def from_json(text: str) -> State:
+    """The state that a session file holds. Raises StateError, in one sentence, for anything that is not one."""
+    try:
+        data = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise StateError("The session is not valid JSON; it may be cut off. Open another, or save it again.") from error
+    if not isinstance(data, dict) or data.get("flashscope") != FORMAT:
+        raise StateError(f'The file is not a FlashScope session (it lacks "flashscope": {FORMAT}).')
+    data.pop("flashscope")
+    problem = data.pop("problem", {})
+    if not isinstance(problem, dict):
+        raise StateError('"problem" in the session must be a group of fields, as in a saved session.')
+    _known(problem, FIELDS, "problem field")
+    _known(data, [f.name for f in fields(State)], "field")
+    try:
+        state = State(problem=Problem(**problem), **data)
+    except ProblemError as error:
+        raise StateError(f"The session's problem cannot be: {error}") from error
+    for name in ("step", "row"):
+        value = getattr(state, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
+            raise StateError(f"{name} in the session is {str(value)[:40]!r}; it must be a whole number from 0.")
+    for name, choices in (("lse_unit", LSE_UNITS), ("matrix", MATRICES)):
+        if getattr(state, name) not in choices:
+            raise StateError(
+                f"{name} in the session is {str(getattr(state, name))[:40]!r}; choose {' or '.join(choices)}."
+            )
+    return state
+
+
+def load(path: Path) -> State:
+    """The state in a session file. Raises StateError; reads at most 1 MiB."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise StateError(f"{path.name} cannot be opened: {error.strerror or error}.") from error
+    if len(raw) > MAX_BYTES:
+        raise StateError(f"{path.name} is larger than 1 MiB, so it is not a FlashScope session.")
+    try:
+        return from_json(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise StateError(f"{path.name} is not text, so it is not a FlashScope session.") from error
+    except StateError as error:
+        raise StateError(f"{path.name}: {error}") from error
+
+
+def save(state: State, path: Path) -> None:
+    """Writes the session whole or not at all. Raises StateError."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(to_json(state))
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StateError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def _known(data: dict[str, Any], names: tuple[str, ...] | list[str], what: str) -> None:
+    unknown = sorted(set(data) - set(names))
+    if unknown:
+        raise StateError(f"The session has an unknown {what}, {unknown[0][:40]!r}; it may come from a newer version.")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")

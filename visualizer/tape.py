@@ -1,0 +1,298 @@
+"""The block loop as an indexable sequence: any step of any program, without running the whole."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kernel.inputs import Inputs
+from kernel.mirror import Chip, Mirror
+from kernel.problem import Problem
+from kernel.reference import exact_rows
+from kernel.tiling import Position, Tiling
+
+EVENTS: Final = ("max moved", "partial tile", "store", "non-finite")
+CACHE_BYTES: Final = 64 << 20
+CHECKPOINTS: Final = 64
+EXACT_SCORES: Final = 1 << 26
+SEARCH_TILES: Final = 2000
+LEVEL_ROWS: Final = 256
+
+
+class Moment(NamedTuple):
+    """What holds once a step has run."""
+
+    index: int
+    position: Position
+    tile: int | None
+    chip: Chip
+
+
+class Levels(NamedTuple):
+    """The largest sizes of one head's values, estimated on a sample of rows: colour limits that do not flicker."""
+
+    q: float
+    k: float
+    v: float
+    s: float
+
+
+@dataclass(frozen=True)
+class History:
+    """m, alpha and l after each finished iteration of one program: (iterations, BLOCK_M) float32 each."""
+
+    m: np.ndarray
+    alpha: np.ndarray
+    l: np.ndarray
+
+
+class Tape:
+    """`tape[i]` is the Moment after step i of `problem`'s programs, in launch order.
+
+    A program is run once, up to where it is looked at; some of its iterations stay as checkpoints, so stepping back and
+    coming again are quick. `fill` runs the programs that nobody has looked at, a little at a time.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.tiling = Tiling(problem)
+        self.inputs = Inputs(problem)
+        self.mirror = Mirror(self.inputs, self.tiling)
+        self._programs: OrderedDict[tuple[int, int], _Program] = OrderedDict()
+        self._last: Moment | None = None
+        self.lse = np.full((problem.num_heads, problem.seqlen_q), np.nan, np.float32)
+        self.programs_filled = 0
+        self.exact_rows = _sampled_rows(problem)
+        self.exact_lse = np.full((problem.num_heads, len(self.exact_rows)), np.nan)
+        self._filling = self._fill()
+        self.is_filled = False
+        self._levels: dict[int, Levels] = {}
+
+    def __len__(self) -> int:
+        return len(self.tiling)
+
+    def __getitem__(self, index: int) -> Moment:
+        if self._last is not None and index == self._last.index:
+            return self._last
+        position = self.tiling.locate(index)
+        head, block, iteration, step = position
+        tile = self.tiling.tile(block, iteration) if iteration >= 0 else None
+        where = (step, head, block, -1 if tile is None else tile)
+        last = self._last
+        if last is not None and index == last.index + 1 and last.position[:3] == position[:3]:
+            chip = self.mirror.apply(last.chip, *where)
+        elif step == "load_q":
+            chip = self._program(head, block).start
+        elif iteration < 0:
+            chip = self.mirror.apply(self._program(head, block).at(self._end(block)), "normalise", head, block)
+            if step == "store":
+                chip = self.mirror.apply(chip, "store", head, block)
+        else:
+            chip = self._program(head, block).at(iteration)
+            names = self.tiling.steps_of(block, iteration)
+            for name in names[: names.index(step) + 1]:
+                chip = self.mirror.apply(chip, name, *where[1:])
+        self._last = Moment(index, position, tile, chip)
+        return self._last
+
+    def history(self, index: int) -> History:
+        """The finished iterations of the program at step `index`, up to that step."""
+        head, block, iteration, step = self.tiling.locate(index)
+        program = self._program(head, block)
+        done = 0 if step == "load_q" else self._end(block) if iteration < 0 else iteration + (step == "accumulate")
+        program.at(done)
+        return History(program.m[:done], program.alpha[:done], program.l[:done])
+
+    def levels(self, head: int) -> Levels:
+        """The colour limits of one head, from at most LEVEL_ROWS rows of each tensor."""
+        if head not in self._levels:
+            q, k, v = (
+                x[:: max(1, -(-len(x) // LEVEL_ROWS))].astype(np.float32)
+                for x in (self.inputs.q(head), self.inputs.k(head), self.inputs.v(head))
+            )
+            with np.errstate(invalid="ignore", over="ignore"):
+                self._levels[head] = Levels(*(_size(x) for x in (q, k, v, q @ k.T)))
+        return self._levels[head]
+
+    def lse_until(self, index: int, head: int) -> np.ndarray:
+        """(seqlen_q,) float32: the mirror's L of the rows stored up to step `index`; NaN where not stored or not filled."""
+        lse = self.lse[head].copy()
+        at, block, _, step = self.tiling.locate(index)
+        if head == at:
+            stored = block + (step == "store")
+            if step == "store":
+                self._keep_lse(head, block, self[index].chip)
+                lse = self.lse[head].copy()
+            lse[stored * self.problem.block_m :] = np.nan
+        elif head > at:
+            lse[:] = np.nan
+        return lse
+
+    def fill(self, seconds: float) -> bool:
+        """Runs programs and exact rows that are still missing, for about `seconds`; True while some remain."""
+        end = time.perf_counter() + seconds
+        while not self.is_filled:
+            if next(self._filling, None) is None:
+                self.is_filled = True
+            elif time.perf_counter() >= end:
+                break
+        return not self.is_filled
+
+    def find(self, index: int, event: str, row: int, *, forward: bool = True) -> int | None:
+        """The next (or previous) step where something happens; None if there is none within reach.
+
+        "max moved" is the row_max at which the selected row's m grows from a finite value, "partial tile" the mask,
+        "store" the store, "non-finite" the first step whose result holds NaN or +inf. The first and the last look
+        through at most SEARCH_TILES tiles.
+        """
+        for i in self._candidates(index, event, forward):
+            if event in ("partial tile", "store"):
+                return i
+            moment = self[i]
+            if event == "max moved" and _moved(moment.chip, row):
+                return i
+            if event == "non-finite" and _not_finite(moment):
+                return i
+        return None
+
+    def _candidates(self, index: int, event: str, forward: bool) -> Iterator[int]:
+        step = {"max moved": "row_max", "partial tile": "mask", "store": "store", "non-finite": None}[event]
+        tiles = 0
+        i = index
+        while True:
+            i += 1 if forward else -1
+            if not 0 <= i < len(self):
+                return
+            position = self.tiling.locate(i)
+            if step is None or position.step == step:
+                yield i
+            tiles += position.step == "scores"
+            if tiles > SEARCH_TILES and event not in ("partial tile", "store"):
+                return
+            if step in ("store", "mask"):
+                i = self._skip(i, position, step, forward)
+
+    def _skip(self, i: int, position: Position, step: str, forward: bool) -> int:
+        """Jumps over the steps of a program that cannot be `step`, so that a search costs a few looks per program."""
+        head, block, iteration, name = position
+        start = self.tiling.program_start(head, block)
+        if forward:
+            if step == "mask" and iteration < self.tiling.full[block] < self.tiling.visited[block]:
+                if name == "load_q" or iteration >= 0:
+                    first = Position(head, block, int(self.tiling.full[block]), "load_k")
+                    return max(i, self.tiling.index(first) - 1)
+            elif step == "store" and name != "store":
+                return self.tiling.index(Position(head, block, -1, "store")) - 1
+        elif step == "store" or (step == "mask" and 0 <= iteration < self.tiling.full[block]):
+            return start
+        return i
+
+    def _end(self, block: int) -> int:
+        return int(self.tiling.visited[block])
+
+    def _program(self, head: int, block: int) -> _Program:
+        key = (head, block)
+        if key not in self._programs:
+            self._programs[key] = _Program(self.mirror, head, block)
+            while len(self._programs) > 1 and sum(p.nbytes for p in self._programs.values()) > CACHE_BYTES:
+                self._programs.popitem(last=False)
+        self._programs.move_to_end(key)
+        return self._programs[key]
+
+    def _keep_lse(self, head: int, block: int, chip: Chip) -> None:
+        start, end = self.tiling.rows(block)
+        if chip.lse is not None:
+            self.lse[head, start:end] = chip.lse[: end - start]
+
+    def _fill(self) -> Iterator[int]:
+        for head in range(self.problem.num_heads):
+            for block in range(self.tiling.num_q_blocks):
+                chip = self.mirror.apply(Chip(), "load_q", head, block)
+                for iteration in range(self._end(block)):
+                    chip = self.mirror.iterate(chip, head, block, iteration)
+                    yield block
+                chip = self.mirror.apply(self.mirror.apply(chip, "normalise", head, block), "store", head, block)
+                self._keep_lse(head, block, chip)
+                self.programs_filled += 1
+                yield block
+            done = 0
+            for rows, _, lse in exact_rows(self.inputs, self.problem, head, self.exact_rows):
+                self.exact_lse[head, done : done + len(rows)] = lse
+                done += len(rows)
+                yield head
+
+
+class _Program:
+    """One program's checkpoints and history, run as far as anybody has asked."""
+
+    def __init__(self, mirror: Mirror, head: int, block: int) -> None:
+        self._mirror, self._head, self._block = mirror, head, block
+        visited = int(mirror.tiling.visited[block])
+        self.start = mirror.apply(Chip(), "load_q", head, block)
+        self._stride = max(1, -(-visited // CHECKPOINTS))
+        self._chips = {0: self.start}
+        self._frontier = 0
+        self._front = self.start
+        shape = (visited, mirror.tiling.problem.block_m)
+        self.m, self.alpha, self.l = (np.empty(shape, np.float32) for _ in range(3))
+        p = mirror.tiling.problem
+        kept = min(visited + 1, CHECKPOINTS + 1)
+        self.nbytes = 4 * p.block_m * (kept * (p.head_dim_pad + 2) + 3 * visited)
+
+    def at(self, iteration: int) -> Chip:
+        """The chip before `iteration`, running the program on if it has not come so far."""
+        while self._frontier < iteration:
+            i = self._frontier
+            front = self._mirror.iterate(self._front, self._head, self._block, i)
+            self.m[i], self.alpha[i], self.l[i] = front.m, front.alpha, front.l
+            self._frontier = i + 1
+            self._front = front
+            if self._frontier % self._stride == 0:
+                # k, s, p and v would be kept alive for nothing: the next load_k drops them
+                self._chips[self._frontier] = Chip(q=front.q, m=front.m, l=front.l, acc=front.acc)
+        if iteration == self._frontier:
+            return self._front
+        base = iteration - iteration % self._stride
+        chip = self._chips[base]
+        for i in range(base, iteration):
+            chip = self._mirror.iterate(chip, self._head, self._block, i)
+        return chip
+
+
+def _sampled_rows(problem: Problem) -> np.ndarray:
+    """The rows that get exact values: all, or as many evenly spaced ones as take a few seconds in all heads."""
+    scores = problem.num_heads * problem.seqlen_q * max(1, problem.seqlen_k)
+    count = problem.seqlen_q if scores <= EXACT_SCORES else problem.seqlen_q * EXACT_SCORES // scores
+    count = min(problem.seqlen_q, max(count, 16))
+    return np.unique(np.linspace(0, problem.seqlen_q - 1, count).astype(np.int64)) if count else np.zeros(0, np.int64)
+
+
+def _size(x: np.ndarray) -> float:
+    finite = np.abs(x[np.isfinite(x)])
+    return float(finite.max(initial=0)) or 1.0
+
+
+def _moved(chip: Chip, row: int) -> bool:
+    assert chip.m is not None and chip.m_new is not None
+    row = min(row, len(chip.m) - 1)
+    return bool(np.isfinite(chip.m[row]) and chip.m_new[row] > chip.m[row])
+
+
+def _not_finite(moment: Moment) -> bool:
+    chip, step = moment.chip, moment.position.step
+    wrote = {
+        "load_q": chip.q,
+        "load_k": chip.k,
+        "scores": chip.s,
+        "exponentiate": chip.p,
+        "denominator": chip.l,
+        "load_v": chip.v,
+        "accumulate": chip.acc,
+        "store": chip.o,
+    }.get(step)
+    return wrote is not None and not np.isfinite(wrote).all()
