@@ -112,8 +112,8 @@ class RowsView:
 class LseView:
     """L of every row of the head at hand, in `unit` ("log2" or "ln").
 
-    mirror (seqlen_q,) NaN where not stored yet; kernel (seqlen_q,) or None before a run; exact at exact_rows, NaN where
-    not computed yet. difference_* are kernel (or, before a run, mirror) minus exact and kernel minus mirror, at the rows
+    mirror (seqlen_q,) NaN where not stored yet; kernel (seqlen_q,) or None before a run; exact at exact_rows, NaN
+    where not computed yet. difference_* are kernel (or, before a run, mirror) minus exact and kernel minus mirror, at the rows
     where both are known.
     """
 
@@ -186,7 +186,10 @@ class LedgerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportView:
-    """Where the tape stands. bands: (num_programs + 1,) first step of each program, in launch order (None above 4,096)."""
+    """Where the tape stands.
+
+    bands: (num_programs + 1,) the first step of each program, in launch order; None above 4,096 programs.
+    """
 
     index: int
     total: int

@@ -161,7 +161,7 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
 
 def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
     chip = moment.chip
-    head, block, iteration, step = moment.position
+    _, block, iteration, _ = moment.position
     start, end = tape.tiling.rows(block)
     count = end - start
     history = tape.history(moment.index)

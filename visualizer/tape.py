@@ -120,7 +120,7 @@ class Tape:
         return self._levels[head]
 
     def lse_until(self, index: int, head: int) -> np.ndarray:
-        """(seqlen_q,) float32: the mirror's L of the rows stored up to step `index`; NaN where not stored or not filled."""
+        """(seqlen_q,) float32: the mirror's L of the rows stored up to step `index`; NaN where not stored or filled."""
         lse = self.lse[head].copy()
         at, block, _, step = self.tiling.locate(index)
         if head == at:

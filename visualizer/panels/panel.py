@@ -1,4 +1,4 @@
-"""What all panels share: a card with a title and a caption, and the way a frame goes in and a person's wish comes out."""
+"""What all panels share: a card with a title and a caption; a frame goes in, a person's wish comes out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pg.setConfigOptions(imageAxisOrder="row-major", antialias=False)
 
 
 class Panel(QFrame):
-    """A card. Subclasses build their widgets into `self.body` and draw in `draw(frame)`; they keep no state of their own.
+    """A card. Subclasses build their widgets into `self.body`, draw in `draw(frame)`, and keep no state of their own.
 
     `change` carries what a person asks for, as fields of State: {"step": 437}, {"row": 17}.
     """
