@@ -1,0 +1,169 @@
+"""The FlashAttention forward kernel: the one that runs, and the one that the source panel shows.
+
+One program computes one block of query rows of one head. It walks over the keys from left to right, a tile at a
+time, and keeps three things for each row: the running maximum m, the running denominator l, and the unnormalised
+output acc (Dao, FlashAttention-2, 2023, algorithm 1). Scores stay unscaled in float32; the scale goes into the
+exponent, in base 2. A comment that opens with the name of a step (kernel.tiling.STEPS) marks the lines of that step.
+"""
+
+import triton
+import triton.language as tl
+
+from kernel.interpreted import lift, rounded
+
+
+@triton.jit
+def attention_forward(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, qk_scale,
+    stride_qb, stride_qh, stride_qm, stride_qd,
+    stride_kb, stride_kh, stride_kn, stride_kd,
+    stride_vb, stride_vh, stride_vn, stride_vd,
+    heads, group, seqlen_q, seqlen_k,
+    HEAD_DIM: tl.constexpr, HEAD_DIM_PAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, SIGN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One block of rows of o (batch, heads, seqlen_q, head_dim), contiguous, and of lse (batch * heads, seqlen_q).
+
+    qk_scale is |sm_scale| * log2(e), and SIGN the sign of sm_scale; `group` query heads share a key head. Program
+    number = (batch * heads + head) * blocks of rows + block.
+    """
+    num_q_blocks = tl.cdiv(seqlen_q, BLOCK_M)
+    head_index = tl.program_id(0) // num_q_blocks
+    q_start = tl.program_id(0) % num_q_blocks * BLOCK_M
+    batch = (head_index // heads).to(tl.int64)
+    head = (head_index % heads).to(tl.int64)
+    q_ptr += batch * stride_qb + head * stride_qh
+    k_ptr += batch * stride_kb + head // group * stride_kh
+    v_ptr += batch * stride_vb + head // group * stride_vh
+    rows = q_start + tl.arange(0, BLOCK_M)
+    columns = tl.arange(0, HEAD_DIM_PAD)
+
+    # Row i sees the first seen[i] keys: all, or when causal those up to a diagonal that ends at the bottom right.
+    seen = tl.zeros([BLOCK_M], tl.int32) + seqlen_k
+    full_end = seqlen_k // BLOCK_N * BLOCK_N
+    end = seqlen_k
+    if CAUSAL:
+        diagonal = seqlen_k - seqlen_q + 1
+        seen = tl.minimum(rows + diagonal, seqlen_k)
+        full_end = tl.maximum(q_start + diagonal, 0) // BLOCK_N * BLOCK_N
+        end = tl.minimum(q_start + BLOCK_M - 1 + diagonal, seqlen_k)
+
+    # load_q: q (BLOCK_M, D), with the sign of the scale, so that qk_scale > 0; m, l and acc start empty
+    q = load_tile(q_ptr, rows, columns, stride_qm, stride_qd, seqlen_q, HEAD_DIM, True)
+    if SIGN != 1:
+        q = (q * SIGN).to(q.dtype)
+    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, HEAD_DIM_PAD], tl.float32)
+
+    # Full tiles first, then the partial ones: those with keys that not every row sees.
+    for start in range(0, full_end, BLOCK_N):
+        m, l, acc = attend(
+            q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k,
+            qk_scale, HEAD_DIM, BLOCK_N, PRECISION, PARTIAL=False, CAREFUL=False,
+        )  # fmt: skip
+    if full_end < end:
+        for start in range(full_end, end, BLOCK_N):
+            m, l, acc = attend(
+                q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k,
+                qk_scale, HEAD_DIM, BLOCK_N, PRECISION, PARTIAL=True, CAREFUL=False,
+            )  # fmt: skip
+
+    # An inf or NaN in v times p = 0 is NaN, also in rows that do not see its key. It is rare: found here, and redone.
+    if tl.max(tl.where(acc == acc, 0, 1)) == 1:
+        m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+        l = tl.zeros([BLOCK_M], tl.float32)
+        acc = tl.zeros([BLOCK_M, HEAD_DIM_PAD], tl.float32)
+        for start in tl.range(0, end, BLOCK_N, num_stages=1):
+            m, l, acc = attend(
+                q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k,
+                qk_scale, HEAD_DIM, BLOCK_N, PRECISION, PARTIAL=True, CAREFUL=True,
+            )  # fmt: skip
+
+    # normalise: o = acc / l; a row that saw no key has l = 0 and gets o = 0
+    l = tl.where(l == 0.0, 1.0, l)
+    o = acc / l[:, None]
+
+    # store: o in the input dtype; lse in float32, base 2, scale included
+    o_ptr += (head_index.to(tl.int64) * seqlen_q + q_start) * HEAD_DIM
+    o_ptrs = o_ptr + tl.arange(0, BLOCK_M)[:, None] * HEAD_DIM + columns[None, :]
+    inside = (rows < seqlen_q)[:, None] & (columns < HEAD_DIM)[None, :]
+    tl.store(o_ptrs, rounded(o, o_ptr.dtype.element_ty), mask=inside)
+    tl.store(lse_ptr + head_index.to(tl.int64) * seqlen_q + rows, m + tl.log2(l), mask=rows < seqlen_q)
+
+
+@triton.jit
+def attend(
+    q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k, qk_scale,
+    HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr, PARTIAL: tl.constexpr,
+    CAREFUL: tl.constexpr,
+):  # fmt: skip
+    """The body of the loop: the rows of q attend to the tile of keys that begins at `start`."""
+    keys = tl.arange(0, BLOCK_N)
+
+    # load_k: k (BLOCK_N, D)
+    k_tile = k_ptr + tl.cast(start, tl.int64) * stride_kn
+    k = load_tile(k_tile, keys, columns, stride_kn, stride_kd, seqlen_k - start, HEAD_DIM, PARTIAL)
+
+    # scores: s (BLOCK_M, BLOCK_N) = q·kᵀ in float32, unscaled
+    s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+
+    # mask: -inf where the row does not see the key
+    if PARTIAL:
+        s = tl.where(keys[None, :] < (seen - start)[:, None], s, float("-inf"))
+
+    # row_max: m_new (BLOCK_M,), in units of the exponent
+    m_new = tl.maximum(m, tl.max(s, 1) * qk_scale)
+
+    # alpha: what the new maximum leaves of the old sums; a row that has seen no key yet refers to 0
+    m_ref = tl.where(m_new == float("-inf"), 0.0, m_new)
+    alpha = tl.exp2(m - m_ref)
+
+    # exponentiate: p (BLOCK_M, BLOCK_N), at most 1
+    p = tl.exp2(s * qk_scale - m_ref[:, None])
+
+    # denominator: l (BLOCK_M,), from p in float32
+    l = l * alpha + tl.sum(p, 1)
+
+    # rescale: acc (BLOCK_M, D)
+    acc = acc * alpha[:, None]
+
+    # load_v: v (BLOCK_N, D)
+    v_tile = v_ptr + tl.cast(start, tl.int64) * stride_vn
+    v = load_tile(v_tile, keys, columns, stride_vn, stride_vd, seqlen_k - start, HEAD_DIM, PARTIAL)
+
+    # accumulate: acc (BLOCK_M, D) += p·v, with p rounded to the input dtype
+    if CAREFUL:
+        acc, v = set_apart(acc, v, v_tile, stride_vn, stride_vd, columns, seen - start, seqlen_k - start, HEAD_DIM)
+    p = lift(rounded(p, v_ptr.dtype.element_ty))
+    acc = tl.dot(p, v, acc, input_precision=PRECISION)
+    m = m_new
+    return m, l, acc
+
+
+@triton.jit
+def load_tile(ptr, rows, columns, stride_row, stride_column, num_rows, HEAD_DIM: tl.constexpr, BOUNDED: tl.constexpr):
+    """A tile (rows, columns) of one head; past HEAD_DIM, and past num_rows if BOUNDED, it holds 0."""
+    ptrs = ptr + rows[:, None].to(tl.int64) * stride_row + columns[None, :].to(tl.int64) * stride_column
+    if BOUNDED:
+        return lift(tl.load(ptrs, mask=(rows < num_rows)[:, None] & (columns < HEAD_DIM)[None, :], other=0.0))
+    elif HEAD_DIM < columns.shape[0]:
+        return lift(tl.load(ptrs, mask=(columns < HEAD_DIM)[None, :], other=0.0))
+    else:
+        return lift(tl.load(ptrs))
+
+
+@triton.jit
+def set_apart(acc, v, v_tile, stride_vn, stride_vd, columns, seen, num_keys, HEAD_DIM: tl.constexpr):
+    """Adds the infinities and NaNs of v (BLOCK_N, D) to the rows of acc that see them; returns acc and the rest of v.
+
+    The product would bring them to every row: p = 0 times infinity is NaN.
+    """
+    finite = tl.abs(v) < float("inf")
+    if tl.min(tl.where(finite, 1, 0)) == 0:
+        v = tl.where(finite, v, 0.0)
+        for key in range(v.shape[0]):
+            row = load_tile(v_tile, key + tl.arange(0, 1), columns, stride_vn, stride_vd, num_keys, HEAD_DIM, True)
+            row = tl.where(tl.abs(row) < float("inf"), 0.0, row)
+            acc += tl.where((key < seen)[:, None], row.to(tl.float32), 0.0)
+    return acc, v
