@@ -37,7 +37,7 @@ def flash_attn_triton(
     """softmax(sm_scale · q·kᵀ)·v, computed tile by tile (Dao, FlashAttention-2, 2023).
 
     q (batch, heads, seqlen_q, head_dim), k and v (batch, kv_heads, seqlen_k, head_dim): float16, bfloat16 or float32,
-    any strides, head_dim 1 to 256; heads is a multiple of kv_heads, query head h reads key head h // (heads / kv_heads).
+    any strides, head_dim 1 to 256; heads is a multiple of kv_heads, query head h reads key head h * kv_heads // heads.
     causal: row i sees the keys up to i + seqlen_k - seqlen_q. sm_scale: any finite number, None is 1/sqrt(head_dim).
 
     Returns o like q, contiguous; with return_lse also lse (batch * heads, seqlen_q) in float32,

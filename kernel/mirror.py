@@ -56,13 +56,13 @@ class Mirror:
 
     def apply(self, chip: Chip, step: str, head: int, block: int, tile: int = -1) -> Chip:
         """The chip after one step; `tile` is the column of tiles that the iteration visits."""
-        with _threadpools().limit(limits=1, user_api="blas"):
+        with _threadpools().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
             return self._apply(chip, step, head, block, tile)
 
     def iterate(self, chip: Chip, head: int, block: int, iteration: int) -> Chip:
         """The chip after one whole iteration of the loop."""
         tile = self.tiling.tile(block, iteration)
-        with _threadpools().limit(limits=1, user_api="blas"):
+        with _threadpools().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
             for step in self.tiling.steps_of(block, iteration):
                 chip = self._apply(chip, step, head, block, tile)
         return chip
@@ -100,7 +100,7 @@ class Mirror:
 
     def _row_max(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.s is not None and chip.m is not None
-        return replace(chip, m_new=np.maximum(chip.m, chip.s.max(axis=1) * self.qk_scale))
+        return replace(chip, m_new=np.fmax(chip.m, np.fmax.reduce(chip.s, axis=1) * self.qk_scale))
 
     def _alpha(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.m is not None
@@ -125,14 +125,14 @@ class Mirror:
     def _accumulate(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.acc is not None and chip.p is not None and chip.v is not None
         p, v = self._round(chip.p), chip.v
-        if chip.keep is None or np.isfinite(v).all():
+        finite = np.isfinite(v)
+        if finite.all():
             return replace(chip, acc=chip.acc + p @ v, m=chip.m_new)
-        acc = chip.acc + p @ np.where(np.isfinite(v), v, np.float32(0))
-        keep = chip.keep.astype(np.float32)
         # a value that is not finite reaches only the rows that see its key: 0 times it would be NaN for the others
+        seen = np.ones(p.shape, np.float32) if chip.keep is None else chip.keep.astype(np.float32)
+        acc = chip.acc + p @ np.where(finite, v, np.float32(0))
         for special, hit in ((np.inf, v == np.inf), (-np.inf, v == -np.inf), (np.nan, np.isnan(v))):
-            reached = keep @ hit.astype(np.float32) > 0
-            acc = acc + np.where(reached, np.float32(special), np.float32(0))
+            acc = acc + np.where(seen @ hit.astype(np.float32) > 0, np.float32(special), np.float32(0))
         return replace(chip, acc=acc, m=chip.m_new)
 
     def _normalise(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
@@ -142,9 +142,7 @@ class Mirror:
 
     def _store(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.o is not None and chip.m is not None and chip.l is not None
-        with np.errstate(divide="ignore"):
-            lse = chip.m + np.log2(chip.l)
-        return replace(chip, o=self._round(chip.o), lse=lse)
+        return replace(chip, o=self._round(chip.o), lse=chip.m + np.log2(chip.l))
 
     def keep(self, block: int, tile: int) -> np.ndarray:
         """(M, N) bool: which scores of a tile are seen: the key exists, and is not after the row (causal)."""

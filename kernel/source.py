@@ -1,6 +1,4 @@
-"""The forward kernel's own text, read from its file, and the lines of each step."""
-
-from __future__ import annotations
+"""The forward kernel's source as the source panel shows it: the lines of the file, and the step each belongs to."""
 
 import re
 from dataclasses import dataclass
@@ -10,42 +8,49 @@ from typing import Final
 
 from kernel.tiling import STEPS
 
-_STEP: Final = re.compile(rf"^(\s*)# ({'|'.join(STEPS)}): ")
+PATH: Final = Path(__file__).with_name("forward.py")
+_OPENING = re.compile(rf"( *)# ({'|'.join(STEPS)}): \S")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelSource:
-    """lines: the file's text from `first_line` (1-based) on; step_lines: the file's line numbers of every step."""
+    """`lines` of the file from line `first_line` (counted from 1) to its end, without line ends.
+
+    path: the file as a person names it, kernel/forward.py; step_lines: for each step of kernel.tiling.STEPS the
+    numbers of its lines in the file, ascending.
+    """
 
     path: str
     first_line: int
     lines: tuple[str, ...]
     step_lines: dict[str, tuple[int, ...]]
 
+    def step_at(self, line: int) -> str | None:
+        """The step that the file's line `line` belongs to, if any."""
+        return next((step for step, lines in self.step_lines.items() if line in lines), None)
+
 
 @cache
 def kernel_source() -> KernelSource:
-    """The kernel from its first decorator on.
+    """Reads kernel/forward.py from its first kernel on."""
+    text = PATH.read_text(encoding="utf-8").splitlines()
+    first = text.index("@triton.jit")
+    return KernelSource(f"kernel/{PATH.name}", first + 1, tuple(text[first:]), step_lines(text))
 
-    A comment `# load_k: ...` opens a step; its lines follow up to the next such comment, a blank line, or a line that
-    is indented less.
+
+def step_lines(text: list[str]) -> dict[str, tuple[int, ...]]:
+    """The lines, counted from 1, of each step that a comment `# step: ...` opens.
+
+    They follow the comment up to the next such comment, a blank line, or a line indented less than the comment.
     """
-    path = Path(__file__).with_name("forward.py")
-    text = path.read_text(encoding="utf-8").splitlines()
-    first = next(i for i, line in enumerate(text) if line.startswith("@triton.jit"))
     found: dict[str, list[int]] = {}
     step, indent = None, 0
-    for number, line in enumerate(text[first:], first + 1):
-        opened = _STEP.match(line)
-        if opened:
-            step, indent = opened[2], len(opened[1])
+    for number, line in enumerate(text, 1):
+        opening = _OPENING.match(line)
+        if opening:
+            step, indent = opening[2], len(opening[1])
         elif not line.strip() or len(line) - len(line.lstrip()) < indent:
             step = None
-        elif step:
+        elif step is not None:
             found.setdefault(step, []).append(number)
-    return KernelSource(
-        path=f"kernel/{path.name}",
-        first_line=first + 1,
-        lines=tuple(text[first:]),
-        step_lines={name: tuple(found.get(name, ())) for name in STEPS},
-    )
+    return {step: tuple(found.get(step, ())) for step in STEPS}

@@ -1,0 +1,66 @@
+"""The source panel's lines are the file's own, and steps and lines belong together without a gap."""
+
+import ast
+
+from kernel.source import PATH, kernel_source, step_lines
+from kernel.tiling import LOOP_STEPS, STEPS
+
+
+def test_every_step_has_lines_of_its_own():
+    source = kernel_source()
+    assert tuple(source.step_lines) == STEPS
+    assert all(source.step_lines.values())
+    assert source.path == "kernel/forward.py"
+    owned = [line for lines in source.step_lines.values() for line in lines]
+    assert len(owned) == len(set(owned))
+
+
+def test_lines_are_the_files():
+    source = kernel_source()
+    text = PATH.read_text(encoding="utf-8").splitlines()
+    assert source.lines[0] == "@triton.jit"
+    assert list(source.lines) == text[source.first_line - 1 :]
+    assert "tl.dot(q, tl.trans(k)" in text[source.step_lines["scores"][0] - 1]
+
+
+def test_every_line_of_the_loop_has_a_step():
+    source = kernel_source()
+    [body] = [
+        node for node in ast.parse(PATH.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == "attend"
+    ]
+    opened = min(source.step_lines["load_k"])
+    text = PATH.read_text().splitlines()
+    assert body.end_lineno is not None
+    code = [
+        n for n in range(opened, body.end_lineno + 1) if text[n - 1].strip() and not text[n - 1].strip().startswith("#")
+    ]
+    assert [n for n in code if source.step_at(n) not in LOOP_STEPS] == []
+    assert {source.step_at(n) for n in code} == LOOP_STEPS
+
+
+def test_steps_stand_in_the_order_in_which_they_run():
+    lines = kernel_source().step_lines
+    loop = [step for step in STEPS if step in LOOP_STEPS]
+    assert sorted(loop, key=lambda step: lines[step][0]) == loop
+    assert max(lines["load_q"]) < min(lines["normalise"]) <= max(lines["normalise"]) < min(lines["store"])
+
+
+def test_a_step_ends_at_a_blank_line_a_comment_of_another_or_less_indentation():
+    text = [
+        "if a:",
+        "    # load_k: k",
+        "    one",
+        "",
+        "    two",
+        "    # scores: s",
+        "    three",
+        "    # mask: -inf",
+        "      four",
+        "five",
+    ]
+    assert {step: lines for step, lines in step_lines(text).items() if lines} == {
+        "load_k": (3,),
+        "scores": (7,),
+        "mask": (9,),
+    }
+    assert not any(step_lines(["# load_k without a colon", "one", "# load_k:", "two"]).values())
