@@ -32,17 +32,17 @@ test-gpu: .venv/test-ready
 test-tritons: .venv/test-ready
 	tools/test_tritons.sh $(TRITONS)
 
-.venv/bin/python:
+.venv/bin/pip:
 	@[ -n "$(PYTHON)" ] || { echo "FlashScope needs Python 3.11 or newer; install it, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@PYTHON=$(PYTHON) tools/system_packages.sh run
 	$(PYTHON) -m venv .venv
 
-.venv/run-ready: pyproject.toml constraints.txt tools/system_packages.sh | .venv/bin/python
+.venv/run-ready: pyproject.toml constraints.txt tools/system_packages.sh | .venv/bin/pip
 	@PYTHON=$(BIN)/python tools/system_packages.sh run
 	$(PIP_INSTALL) .
 	@touch $@
 
-.venv/test-ready: pyproject.toml constraints.txt tools/system_packages.sh | .venv/bin/python
+.venv/test-ready: pyproject.toml constraints.txt tools/system_packages.sh | .venv/bin/pip
 	@PYTHON=$(BIN)/python tools/system_packages.sh test
 	$(PIP_INSTALL) '.[dev]'
 	@touch $@ .venv/run-ready

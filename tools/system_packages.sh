@@ -10,6 +10,7 @@ declare -A library=(
   [libxcb-icccm.so.4]=libxcb-icccm4 [libxcb-image.so.0]=libxcb-image0 [libxcb-keysyms.so.1]=libxcb-keysyms1
   [libxcb-randr.so.0]=libxcb-randr0 [libxcb-render-util.so.0]=libxcb-render-util0 [libxcb-shape.so.0]=libxcb-shape0
   [libxcb-xkb.so.1]=libxcb-xkb1 [libxcb-sync.so.1]=libxcb-sync1 [libxcb-xfixes.so.0]=libxcb-xfixes0
+  [libwayland-cursor.so.0]=libwayland-cursor0 [libwayland-egl.so.1]=libwayland-egl1
 )
 declare -A program=([python3]=python3)
 [ "${1:-run}" = test ] && program+=([Xvfb]=xvfb [xdotool]=xdotool)

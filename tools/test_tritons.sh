@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- 3.6 3.7 3.8 3.9
 base=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+present=$(.venv/bin/python -c 'from importlib.metadata import version as v; print("triton==" + v("triton"))')
 
 packages() {
   case $1 in
@@ -21,15 +22,16 @@ failed=()
 for release in "$@"; do
   wanted=$(packages "$release")
   env=.venv-tritons/$release
-  if [ "$(cat "$env/holds" 2>/dev/null)" != "$wanted $base" ]; then
+  if [ "$(cat "$env/holds" 2>/dev/null)" != "$wanted $present $base" ]; then
     rm -rf "$env"
     .venv/bin/python -m venv --without-pip "$env"
     site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     # shellcheck disable=SC2086
-    .venv/bin/pip install -q --disable-pip-version-check --no-deps --target "$site" $wanted
+    [ "$wanted" = "$present" ] ||
+      .venv/bin/pip install -q --disable-pip-version-check --no-deps --target "$site" $wanted
     # addsitedir and not a plain path, so that the base's own .pth files (the editable install) count too
     echo "import site; site.addsitedir('$base')" >"$site/base.pth"
-    echo "$wanted $base" >"$env/holds"
+    echo "$wanted $present $base" >"$env/holds"
   fi
   echo "== $("$env/bin/python" -c 'import numpy, torch, triton; print(f"triton {triton.__version__}, numpy {numpy.__version__}, torch {torch.__version__}")')"
   "$env/bin/python" -m pytest -q -n 2 -p no:cacheprovider ${PYTEST_ARGS:-} tests/kernel || failed+=("$release")
