@@ -1,0 +1,128 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel.inputs import Inputs
+from kernel.mirror import Chip, Mirror
+from kernel.problem import Problem
+from kernel.tiling import Tiling
+from tests.strategies import problems
+from visualizer.tape import EVENTS, SEARCH_TILES, Tape
+
+
+def same(a: Chip, b: Chip) -> bool:
+    pairs = [(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(Chip)]
+    return all((x is None) == (y is None) and (x is None or np.array_equal(x, y, equal_nan=True)) for x, y in pairs)
+
+
+def walk(p: Problem) -> list[Chip]:
+    """The chip after every step, from one plain run."""
+    tiling = Tiling(p)
+    mirror = Mirror(Inputs(p), tiling)
+    chips, chip = [], Chip()
+    for index in range(len(tiling)):
+        head, block, iteration, step = tiling.locate(index)
+        tile = tiling.tile(block, iteration) if iteration >= 0 else -1
+        chip = mirror.apply(Chip() if step == "load_q" else chip, step, head, block, tile)
+        chips.append(chip)
+    return chips
+
+
+@given(problems(min_rows=1), st.randoms(use_true_random=False))
+@settings(max_examples=15, deadline=None)
+def test_any_order_of_looking_gives_the_same_chips(p, random):
+    chips = walk(p)
+    tape = Tape(p)
+    assert len(tape) == len(chips)
+    for index in random.choices(range(len(tape)), k=40):
+        assert same(tape[index].chip, chips[index])
+    assert all(same(tape[i].chip, chips[i]) for i in reversed(range(len(tape))))
+
+
+def test_history_holds_the_finished_iterations():
+    p = Problem(seqlen_q=128, seqlen_k=512, heads=1, kv_heads=1, causal=False, distribution="rising")
+    tape = Tape(p)
+    chips = walk(p)
+    for index in range(len(tape)):
+        done = [i for i in range(index + 1) if tape.tiling.locate(i).step == "accumulate"]
+        history = tape.history(index)
+        assert len(history.m) == len(done)
+        for row, i in enumerate(done):
+            np.testing.assert_array_equal(history.m[row], chips[i].m)
+            np.testing.assert_array_equal(history.alpha[row], chips[i].alpha)
+            np.testing.assert_array_equal(history.l[row], chips[i].l)
+
+
+def test_lse_appears_row_by_row_and_does_not_depend_on_the_way_taken():
+    p = Problem(seqlen_q=300, seqlen_k=300, heads=2)
+    tape = Tape(p)
+    while tape.fill(1):
+        pass
+    assert tape.programs_filled == tape.tiling.num_programs
+    assert np.isfinite(tape.lse).all()
+    for index in (0, 40, len(tape) - 1):
+        head, block, _, step = tape.tiling.locate(index)
+        stored = min(300, (block + (step == "store")) * 128)
+        lse = tape.lse_until(index, head)
+        assert np.isfinite(lse[:stored]).all()
+        assert np.isnan(lse[stored:]).all()
+        other = tape.lse_until(index, 1 - head)
+        assert np.isnan(other).all() if head == 0 else np.isfinite(other).all()
+    assert np.abs(tape.exact_lse - tape.lse).max() < 1e-5
+
+
+def test_a_store_that_is_looked_at_is_known_without_filling():
+    tape = Tape(Problem(seqlen_q=128, seqlen_k=128))
+    store = tape.find(0, "store", 0)
+    assert store is not None
+    assert np.isfinite(tape.lse_until(store, 0)).all()
+    assert np.isnan(tape.lse_until(store - 1, 0)).all()
+
+
+@given(problems(min_rows=1, max_seqlen=100), st.data())
+@settings(max_examples=15, deadline=None)
+def test_events_are_found_where_they_are(p, data):
+    chips = walk(p)
+    tape = Tape(p)
+    row = data.draw(st.integers(0, p.block_m - 1))
+    happens = {event: [] for event in EVENTS}
+    for i, chip in enumerate(chips):
+        step = tape.tiling.locate(i).step
+        if step == "mask":
+            happens["partial tile"].append(i)
+        if step == "store":
+            happens["store"].append(i)
+        if step == "row_max" and np.isfinite(chip.m[row]) and chip.m_new[row] > chip.m[row]:
+            happens["max moved"].append(i)
+    for event, places in happens.items():
+        for index in data.draw(st.lists(st.integers(0, len(tape) - 1), min_size=5, max_size=5)):
+            assert tape.find(index, event, row) == next((i for i in places if i > index), None)
+            before = [i for i in places if i < index]
+            assert tape.find(index, event, row, forward=False) == (before[-1] if before else None)
+
+
+def test_the_first_not_finite_value_is_found(tmp_path):
+    q = np.ones((1, 1, 40, 16), np.float32)
+    v = q.copy()
+    v[0, 0, 20, 3] = np.nan
+    np.savez(tmp_path / "t.npz", q=q, k=q, v=v)
+    p = Problem(heads=1, kv_heads=1, seqlen_q=40, seqlen_k=40, head_dim=16, dtype="float32", block_m=16, block_n=16)
+    tape = Tape(p.change(inputs=str(tmp_path / "t.npz")))
+    index = tape.find(0, "non-finite", 0)
+    assert index is not None
+    assert tape.tiling.locate(index) == (0, 1, 1, "load_v")
+
+
+def test_searching_gives_up_in_bounded_work():
+    tape = Tape(Problem(seqlen_q=1 << 16, seqlen_k=1 << 16, block_m=16, block_n=16, heads=1, kv_heads=1, head_dim=16))
+    assert tape.find(tape.tiling.program_start(0, 4000), "non-finite", 0) is None
+    assert tape.tiling.visited[4000] > SEARCH_TILES
+
+
+def test_positions_outside_are_refused():
+    with pytest.raises(IndexError):
+        Tape(Problem())[10**9]
+    assert len(Tape(Problem(seqlen_q=0))) == 0
