@@ -14,7 +14,7 @@ run: .venv/run-ready
 	@$(BIN)/flashscope $(ARGS)
 
 test: .venv/test-ready lint
-	$(BIN)/pytest -q -n 2 $(ARGS)
+	$(BIN)/pytest -q -n auto --maxprocesses 4 $(ARGS)
 
 lint: .venv/test-ready
 	$(BIN)/ruff check

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # (start of the test's id, text in the reason): a skip that is not listed here fails
 ALLOWED_SKIPS: tuple[tuple[str, str], ...] = ()
@@ -16,6 +17,11 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["QT_FONT_DPI"] = "96"
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
+
+
+# a busy machine is no failure; CI draws the same examples each time, so that a red run can be repeated
+settings.register_profile("flashscope", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+settings.load_profile("flashscope")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 # Installs the Debian packages that are missing for the window ("run") or for the window and its tests ("test").
 # Without root and without sudo it prints the command instead, and fails.
 set -euo pipefail
+[ "$(uname -s)" = Linux ] || exit 0
 
 declare -A library=(
   [libEGL.so.1]=libegl1 [libGL.so.1]=libgl1 [libglib-2.0.so.0]=libglib2.0-0 [libdbus-1.so.3]=libdbus-1-3
@@ -17,7 +18,6 @@ declare -A program=([python3]=python3)
 python=${PYTHON:-python3}
 
 missing=()
-[ "$(uname -s)" = Linux ] || exit 0
 present=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p)
 for name in "${!library[@]}"; do [[ $present == *"$name "* ]] || missing+=("${library[$name]}"); done
 for name in "${!program[@]}"; do command -v "$name" >/dev/null || missing+=("${program[$name]}"); done
