@@ -6,9 +6,11 @@ kept, shown or resumed. Under Triton's interpreter the results equal the kernel'
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -18,6 +20,8 @@ from kernel.problem import LOG2E
 from kernel.tiling import Tiling
 
 NEG_INF: Final = np.float32(-np.inf)
+RUN_TILES: Final = 16
+_FLOAT16: Final = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,16 @@ class Chip:
     acc: np.ndarray | None = None  # (M, D)
     o: np.ndarray | None = None  # (M, D), rounded to the input dtype
     lse: np.ndarray | None = None  # (M,)
+
+
+class Run(NamedTuple):
+    """Some iterations of a program: `end` is the next one, `chip` holds then; m, alpha and l (n, M) after each."""
+
+    end: int
+    chip: Chip
+    m: np.ndarray
+    alpha: np.ndarray
+    l: np.ndarray
 
 
 class Mirror:
@@ -70,9 +84,66 @@ class Mirror:
     def run(self, head: int, block: int) -> Chip:
         """A whole program: the chip after its store, with o and lse."""
         chip = self.apply(Chip(), "load_q", head, block)
-        for iteration in range(int(self.tiling.visited[block])):
-            chip = self.iterate(chip, head, block, iteration)
+        for run in self.advance(chip, head, block, 0, int(self.tiling.visited[block])):
+            chip = run.chip
         return self.apply(self.apply(chip, "normalise", head, block), "store", head, block)
+
+    def advance(self, chip: Chip, head: int, block: int, first: int, last: int) -> Iterator[Run]:
+        """Iterations first ... last - 1 in runs of at most RUN_TILES: the same bits as `iterate`, in fewer NumPy calls.
+
+        What tiles do on their own (scores, their maxima, p, p·v) is computed for several at once and on two threads;
+        m, alpha, l and acc go from tile to tile in order.
+        """
+        while first < last:
+            count = min(RUN_TILES, last - first, int(self.tiling.full[block]) - first)
+            run = self._run_of_full_tiles(chip, head, block, first, count) if count > 1 else None
+            if run is None:
+                chip = self.iterate(chip, head, block, first)
+                assert chip.m is not None and chip.alpha is not None and chip.l is not None
+                run = Run(first + 1, chip, chip.m[None], chip.alpha[None], chip.l[None])
+            chip, first = run.chip, run.end
+            yield run
+
+    def _run_of_full_tiles(self, chip: Chip, head: int, block: int, first: int, count: int) -> Run | None:
+        """`count` full tiles from iteration `first`; None where v holds a value that is not finite."""
+        problem = self.tiling.problem
+        tiles = [self.tiling.tile(block, i) for i in range(first, first + count)]
+        k, v = (
+            np.stack([self._tile(x, *self.tiling.cols(tile), problem.block_n) for tile in tiles])
+            for x in (self.inputs.k(head), self.inputs.v(head))
+        )  # (T, N, D)
+        if not np.isfinite(v).all():
+            return None
+        assert chip.q is not None and chip.m is not None and chip.l is not None and chip.acc is not None
+        q, acc = chip.q, chip.acc
+
+        def scores(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            s = q @ k[part].transpose(0, 2, 1)
+            return s, np.fmax.reduce(s, axis=2) * self.qk_scale
+
+        def products(s: np.ndarray, ref: np.ndarray, part: slice) -> tuple[np.ndarray, np.ndarray]:
+            s *= self.qk_scale
+            s -= ref[part, :, None]
+            p = np.exp2(s, out=s)
+            return p.sum(axis=2), self._round_p(p) @ v[part]
+
+        half = (count + 1) // 2
+        parts = (slice(half), slice(half, count))
+        with _threadpools().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+            (s0, top0), (s1, top1) = _both(scores, (parts[0],), (parts[1],))
+            m = np.fmax.accumulate(np.concatenate([chip.m[None], top0, top1]), axis=0)  # (T + 1, M)
+            ref = np.where(m[1:] == NEG_INF, np.float32(0), m[1:])
+            alpha = np.exp2(m[:-1] - ref)
+            (sum0, pv0), (sum1, pv1) = _both(products, (s0, ref, parts[0]), (s1, ref, parts[1]))
+            l = np.empty_like(alpha)
+            running = chip.l
+            for i, total in enumerate((*sum0, *sum1)):
+                running = running * alpha[i] + total
+                l[i] = running
+            for i, pv in enumerate((*pv0, *pv1)):
+                acc = acc * alpha[i][:, None]
+                acc += pv
+        return Run(first + count, Chip(q=q, m=m[-1], l=running, acc=acc), m[1:], alpha, l)
 
     def _apply(self, chip: Chip, step: str, head: int, block: int, tile: int) -> Chip:
         return getattr(self, f"_{step}")(chip, head, block, tile)
@@ -124,7 +195,7 @@ class Mirror:
 
     def _accumulate(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.acc is not None and chip.p is not None and chip.v is not None
-        p, v = self._round(chip.p), chip.v
+        p, v = self._round_p(chip.p), chip.v
         finite = np.isfinite(v)
         if finite.all():
             return replace(chip, acc=chip.acc + p @ v, m=chip.m_new)
@@ -157,12 +228,50 @@ class Mirror:
     def _tile(self, x: np.ndarray, start: int, end: int, size: int) -> np.ndarray:
         """Rows start ... end of one head as a float32 tile (size, D), padded with zeros."""
         tile = np.zeros((size, self.tiling.problem.head_dim_pad), np.float32)
-        tile[: end - start, : x.shape[1]] = x[start:end]
+        tile[: end - start, : x.shape[1]] = _lift(x[start:end])
         return tile
+
+    def _round_p(self, p: np.ndarray) -> np.ndarray:
+        """p as the input dtype holds it; NumPy's own cast to float16 would take longer than the rest of the loop."""
+        return _round_to_float16(p) if self.dtype == np.float16 else self._round(p)
 
     def _round(self, x: np.ndarray) -> np.ndarray:
         """float32 values as the input dtype holds them."""
         return x if self.dtype == np.float32 else x.astype(self.dtype).astype(np.float32)
+
+
+def _lift(x: np.ndarray) -> np.ndarray:
+    """float32 values of any input dtype."""
+    return _FLOAT16[x.view(np.uint16)] if x.dtype == np.float16 else x.astype(np.float32)
+
+
+def _round_to_float16(p: np.ndarray) -> np.ndarray:
+    """Values from 0 to 65,504 (or NaN), rounded to float16's nearest, ties to even, and back in float32."""
+    bits = p.view(np.uint32)
+    near = bits >> np.uint32(13)
+    near &= np.uint32(1)
+    near += bits
+    near += np.uint32(0xFFF)
+    near &= np.uint32(0xFFFFE000)
+    near = near.view(np.float32)
+    # below 2^-14 float16 is spaced by 2^-24, as float32 is from 0.5 on
+    small = p < np.float32(2**-14)
+    if small.any():
+        tiny = p + np.float32(0.5)
+        tiny -= np.float32(0.5)
+        np.copyto(near, tiny, where=small)
+    return near
+
+
+def _both(work: Callable[..., Any], one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, Any]:
+    """work(*one) here and work(*other) on the second thread."""
+    future = _helper().submit(work, *other)
+    return work(*one), future.result()
+
+
+@cache
+def _helper() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "mirror")
 
 
 @cache

@@ -58,9 +58,17 @@ class ChipView:
     """What the program holds, cut to the rows and columns that exist (R rows, C keys, D head_dim); None: not held.
 
     q (R, D), k (C, D), v (C, D), matrix (R, C) the scores or probabilities as matrix_name says, keep (R, C) bool or
-    None, acc (R, D) or, once stored, o; m, m_new, alpha, l (R,). fresh: the quantities that this step wrote. levels:
-    fixed colour limits by quantity. held_bytes counts what the step has on the chip, in the kernel's dtypes.
+    None, acc (R, D) or, once divided, o; m, m_new, alpha, l (R,). s, p, sums (acc before the division) and m_old are
+    what the shown values come from. shape: (R, C, D) of the program's largest tile, so that a ragged one keeps the
+    others' scale. fresh: the quantities that this step wrote. levels: fixed colour limits by quantity. held: bytes on
+    the chip by quantity, in the kernel's dtypes, held_bytes their sum; fits: within one SM.
     """
+
+    shape: tuple[int, int, int]
+    s: np.ndarray | None
+    p: np.ndarray | None
+    sums: np.ndarray | None
+    m_old: np.ndarray | None
 
     q: np.ndarray | None
     k: np.ndarray | None
@@ -83,7 +91,9 @@ class ChipView:
     head_dim: int
     qk_scale: float
     equations: tuple[Equation, ...]
+    held: tuple[tuple[str, int], ...]
     held_bytes: int
+    fits: bool
     caption: str
 
 
@@ -91,7 +101,9 @@ class ChipView:
 class RowsView:
     """m, alpha and l over the rows of the block (R,), NaN where not yet known, and their history for the selected row.
 
-    history_*: (iterations finished,) float32; iterations: how many the program will have.
+    alpha_tile: the iteration that alpha belongs to: this one, or, before its own is known, the one before; -1 for none.
+    history_*: (iterations finished,) float32; iterations: how many the program will have. m_range, l_range: limits of
+    the axes, which only ever widen while a program runs.
     """
 
     rows: tuple[int, int]
@@ -99,9 +111,12 @@ class RowsView:
     m: np.ndarray
     alpha: np.ndarray
     l: np.ndarray
+    alpha_tile: int
     history_m: np.ndarray
     history_alpha: np.ndarray
     history_l: np.ndarray
+    m_range: tuple[float, float]
+    l_range: tuple[float, float]
     iterations: int
     iteration: int
     moved: int | None
@@ -113,11 +128,17 @@ class LseView:
     """L of every row of the head at hand, in `unit` ("log2" or "ln").
 
     mirror (seqlen_q,) NaN where not stored yet; kernel (seqlen_q,) or None before a run; exact at exact_rows, NaN
-    where not computed yet. difference_* are kernel (or, before a run, mirror) minus exact and kernel minus mirror, at the rows
-    where both are known.
+    where not computed yet. difference_* are kernel (or, before a run, mirror) minus exact and kernel minus mirror, at
+    the rows where both are known. blind_rows: the first so many rows see no key, so their L is -inf. value_range and
+    difference_range: limits of the axes, rounded outwards, from all that is known of this head. The arrays of two
+    frames are the same objects where nothing has changed.
     """
 
     head: int
+    num_rows: int
+    blind_rows: int
+    value_range: tuple[float, float]
+    difference_range: float
     unit: str
     mirror: np.ndarray
     kernel: np.ndarray | None

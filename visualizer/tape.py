@@ -213,8 +213,8 @@ class Tape:
         for head in range(self.problem.num_heads):
             for block in range(self.tiling.num_q_blocks):
                 chip = self.mirror.apply(Chip(), "load_q", head, block)
-                for iteration in range(self._end(block)):
-                    chip = self.mirror.iterate(chip, head, block, iteration)
+                for run in self.mirror.advance(chip, head, block, 0, self._end(block)):
+                    chip = run.chip
                     yield block
                 chip = self.mirror.apply(self.mirror.apply(chip, "normalise", head, block), "store", head, block)
                 self._keep_lse(head, block, chip)
@@ -247,21 +247,21 @@ class _Program:
     def at(self, iteration: int) -> Chip:
         """The chip before `iteration`, running the program on if it has not come so far."""
         while self._frontier < iteration:
-            i = self._frontier
-            front = self._mirror.iterate(self._front, self._head, self._block, i)
-            self.m[i], self.alpha[i], self.l[i] = front.m, front.alpha, front.l
-            self._frontier = i + 1
-            self._front = front
+            # up to the next checkpoint, so that it can be kept
+            end = min(iteration, self._frontier - self._frontier % self._stride + self._stride)
+            for run in self._mirror.advance(self._front, self._head, self._block, self._frontier, end):
+                done = slice(self._frontier, run.end)
+                self.m[done], self.alpha[done], self.l[done] = run.m, run.alpha, run.l
+                self._frontier, self._front = run.end, _without_tiles(run.chip)
             if self._frontier % self._stride == 0:
-                # k, s, p and v would be kept alive for nothing: the next load_k drops them
-                self._chips[self._frontier] = Chip(q=front.q, m=front.m, l=front.l, acc=front.acc)
+                self._chips[self._frontier] = self._front
         if iteration == self._frontier:
             return self._front
         base = iteration - iteration % self._stride
         chip = self._chips[base]
-        for i in range(base, iteration):
-            chip = self._mirror.iterate(chip, self._head, self._block, i)
-        return chip
+        for run in self._mirror.advance(chip, self._head, self._block, base, iteration):
+            chip = run.chip
+        return _without_tiles(chip)
 
 
 def _sampled_rows(problem: Problem) -> np.ndarray:
@@ -275,6 +275,11 @@ def _sampled_rows(problem: Problem) -> np.ndarray:
 def _size(x: np.ndarray) -> float:
     finite = np.abs(x[np.isfinite(x)])
     return float(finite.max(initial=0)) or 1.0
+
+
+def _without_tiles(chip: Chip) -> Chip:
+    """What an iteration hands to the next; k, s, p and v would be kept alive for nothing."""
+    return Chip(q=chip.q, m=chip.m, l=chip.l, acc=chip.acc)
 
 
 def _moved(chip: Chip, row: int) -> bool:

@@ -1,0 +1,65 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from kernel.inputs import Inputs
+from kernel.mirror import Chip, Mirror, _round_to_float16
+from kernel.problem import Problem
+from kernel.tiling import Tiling
+from tests.strategies import problems
+
+
+@given(problems(max_seqlen=400, min_rows=1), st.data())
+@settings(max_examples=40, deadline=None)
+def test_several_tiles_at_once_give_the_bits_of_one_at_a_time(p: Problem, data):
+    tiling = Tiling(p)
+    mirror = Mirror(Inputs(p), tiling)
+    block = data.draw(st.integers(0, tiling.num_q_blocks - 1))
+    visited = int(tiling.visited[block])
+    first = data.draw(st.integers(0, visited))
+    chip = mirror.apply(Chip(), "load_q", 0, block)
+    for iteration in range(first):
+        chip = mirror.iterate(chip, 0, block, iteration)
+    expected = chip
+    at = first
+    for run in mirror.advance(chip, 0, block, first, visited):
+        for row, iteration in enumerate(range(at, run.end)):
+            expected = mirror.iterate(expected, 0, block, iteration)
+            np.testing.assert_array_equal(run.m[row], expected.m)
+            np.testing.assert_array_equal(run.alpha[row], expected.alpha)
+            np.testing.assert_array_equal(run.l[row], expected.l)
+        np.testing.assert_array_equal(run.chip.acc, expected.acc)
+        np.testing.assert_array_equal(run.chip.m, expected.m)
+        at = run.end
+    assert at == visited
+
+
+def test_infinite_values_of_v_take_the_same_way(tmp_path):
+    q = np.ones((1, 1, 16, 16), np.float32)
+    v = np.ones((1, 1, 200, 16), np.float32)
+    v[0, 0, 70, 3] = np.inf
+    np.savez(tmp_path / "t.npz", q=q, k=np.zeros_like(v), v=v)
+    p = Problem(heads=1, kv_heads=1, seqlen_q=16, seqlen_k=200, head_dim=16, dtype="float32", causal=False)
+    p = p.change(block_m=16, block_n=16, inputs=str(tmp_path / "t.npz"))
+    o = Mirror(Inputs(p), Tiling(p)).run(0, 0).o
+    assert o is not None
+    assert np.isinf(o[:, 3]).all()
+    assert (np.delete(o, 3, axis=1) == 1).all()
+
+
+@given(arrays(np.float32, 64, elements=st.floats(0, 65504, width=32)))
+def test_rounding_to_float16_is_numpys(p):
+    np.testing.assert_array_equal(_round_to_float16(p), p.astype(np.float16).astype(np.float32))
+
+
+def test_rounding_to_float16_at_ties_and_the_smallest_numbers():
+    values = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
+    between = ((values[:-1] + values[1:]) / 2).astype(np.float32)
+    for x in (
+        between,
+        np.nextafter(between, np.float32(0)),
+        np.nextafter(between, np.float32(1e9)),
+        np.float32([np.nan]),
+    ):
+        np.testing.assert_array_equal(_round_to_float16(x), x.astype(np.float16).astype(np.float32))
