@@ -39,4 +39,4 @@ fi
 echo "installing ${missing[*]}"
 "${as[@]}" apt-get update -qq
 # shellcheck disable=SC2086
-"${as[@]}" env DEBIAN_FRONTEND=noninteractive $command >/dev/null
+"${as[@]}" env DEBIAN_FRONTEND=noninteractive $command -o Dpkg::Use-Pty=0 >/dev/null
