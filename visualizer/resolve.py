@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from kernel.mirror import Chip
 from kernel.problem import ITEMSIZE, Problem
+from kernel.results import RunResult
 from kernel.source import kernel_source
 from visualizer.frame import (
     ChipView,
@@ -28,6 +31,7 @@ from visualizer.tape import Moment, Tape
 LN2: Final = math.log(2)
 MAX_BANDS: Final = 4096
 SHARED_KIB: Final = 227
+REGISTERS_KIB: Final = 256
 
 SENTENCES: Final = {
     "load_q": ("q", "q tile to the chip; m = -inf, l = 0, acc = 0"),
@@ -122,7 +126,16 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
     acc = chip.acc if chip.o is None else chip.o
     m, l = chip.m if chip.m_new is None else chip.m_new, chip.l
     level = tape.levels(head)
+    held = _held(p, chip)
+    total = sum(size for _, size in held)
+    limit = (SHARED_KIB + REGISTERS_KIB) << 10
+    top = level.s * float(tape.mirror.qk_scale)
     return ChipView(
+        shape=(min(p.block_m, p.seqlen_q), max(1, min(p.block_n, p.seqlen_k)), d),
+        s=_cut(chip.s, rows, keys),
+        p=_cut(chip.p, rows, keys),
+        sums=_cut(chip.acc, rows, d),
+        m_old=None if chip.m is None else chip.m[:rows],
         q=_cut(chip.q, rows, d),
         k=_cut(chip.k, keys, d),
         v=_cut(chip.v, keys, d),
@@ -144,9 +157,10 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
             "s": (-level.s, level.s),
             "p": (0.0, 1.0),
             "acc": _symmetric(acc),
-            "m": (-level.s * float(tape.mirror.qk_scale), level.s * float(tape.mirror.qk_scale)),
+            "m": (-top, top),
             "alpha": (0.0, 1.0),
             "l": (0.0, _power_of_two(l)),
+            "lse": _symmetric(chip.lse),
         },
         row=row,
         rows=(start, end),
@@ -154,19 +168,25 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
         head_dim=d,
         qk_scale=float(tape.mirror.qk_scale),
         equations=_equations(tape, moment, row),
-        held_bytes=_held_bytes(p, chip),
-        caption=f"{_held_bytes(p, chip) / 1024:.0f} KiB held · Hopper SM: {SHARED_KIB} KiB shared + 256 KiB registers",
+        held=held,
+        held_bytes=total,
+        fits=total <= limit,
+        caption=f"{_kib(total)} of {_kib(limit)} held" + ("" if total <= limit else ": too much"),
     )
 
 
 def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
     chip = moment.chip
-    _, block, iteration, _ = moment.position
+    head, block, iteration, _ = moment.position
     start, end = tape.tiling.rows(block)
     count = end - start
     history = tape.history(moment.index)
+    done = len(history.m)
     m = chip.m if chip.m_new is None else chip.m_new
-    alpha = chip.alpha if chip.alpha is not None else np.full(count, np.nan, np.float32)
+    alpha, alpha_tile = chip.alpha, iteration
+    if alpha is None:
+        alpha_tile = done - 1
+        alpha = history.alpha[-1] if done else np.full(count, np.nan, np.float32)
     moved = None
     if chip.m_new is not None and chip.m is not None:
         moved = int((chip.m_new[:count] > chip.m[:count]).sum())
@@ -177,47 +197,93 @@ def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
         m=m[:count],
         alpha=alpha[:count],
         l=chip.l[:count],
+        alpha_tile=alpha_tile,
         history_m=history.m[:, row],
         history_alpha=history.alpha[:, row],
         history_l=history.l[:, row],
+        m_range=_m_range(tape.levels(head).s * float(tape.mirror.qk_scale), m[:count], history.m[:, :count]),
+        l_range=(0.0, max(_power_of_two(chip.l[:count]), _power_of_two(history.l[:, :count]))),
         iterations=int(tape.tiling.visited[block]),
         iteration=iteration,
         moved=moved,
-        caption=f"rows {start} … {end - 1}",
+        caption=f"rows {start:,} … {end - 1:,}",
     )
 
 
+def _m_range(level: float, now: np.ndarray, before: np.ndarray) -> tuple[float, float]:
+    """Limits for m: the head's level rounded up, and as much below 0 as m has been; wider where m goes beyond."""
+    top = max(_round_up(level), _power_of_two(now))
+    low = min(_smallest(now), _smallest(before))
+    return (0.0 if low >= 0 else -top / 2 if low >= -top / 2 else -max(top, _round_up(-low))), top
+
+
 def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> LseView:
+    """The view is kept, and handed out again with another row, while nothing else has changed: it may be long."""
+    p = tape.problem
     head, block = moment.position[:2]
-    factor = np.float32(1.0 if state.lse_unit == "log2" else LN2)
-    stored = tape.lse_until(moment.index, head)
-    mirror = stored * factor
-    exact = tape.exact_lse[head] * float(factor)
     result = None if run.stale else run.result
-    kernel = None if result is None else result.lse[head] * factor
-    rows = tape.exact_rows
-    ours = mirror if kernel is None else kernel
-    difference = _minus(ours[rows], exact)
     start, end = tape.tiling.rows(block)
+    stored, known, exact = tape.lse_until(moment.index, head), tape.lse[head], tape.exact_lse[head]
+    key = (head, state.lse_unit)
+    kept = _LSE.get(tape)
+    if kept is not None and kept.key == key and kept.result is result and kept.holds(stored, known, exact):
+        return replace(kept.view, row=start + row, rows=(start, end))
+    factor = np.float32(1.0 if state.lse_unit == "log2" else LN2)
+    old = None if kept is None or kept.key != key else kept
+    mirror = old.view.mirror if old is not None and _same(old.stored, stored) else stored * factor
+    known_exact = old.view.exact if old is not None and _same(old.exact, exact) else exact * float(factor)
+    kernel = old.view.kernel if old is not None and old.result is result else None
+    if kernel is None and result is not None:
+        kernel = result.lse[head] * factor
+    rows = tape.exact_rows
+    mirror_exact = _minus(mirror[rows], known_exact)
+    difference = mirror_exact if kernel is None else _minus(kernel[rows], known_exact)
+    whole = _minus(known[rows] * factor, known_exact) if kernel is None else difference
     count = int((~np.isnan(stored)).sum())
-    return LseView(
+    view = LseView(
         head=head,
+        num_rows=p.seqlen_q,
+        blind_rows=p.seqlen_q if p.seqlen_k == 0 else max(0, -p.offset) if p.causal else 0,
+        value_range=_outwards([known * factor, known_exact] + ([] if kernel is None else [kernel])),
+        difference_range=_one_two_five(_largest(whole[np.isfinite(whole)]) or 0.0),
         unit=state.lse_unit,
         mirror=mirror,
         kernel=kernel,
         exact_rows=rows,
-        exact=exact,
+        exact=known_exact,
         difference_name="mirror − exact" if kernel is None else "kernel − exact",
         difference=difference,
         row=start + row,
         rows=(start, end),
         stored_rows=count,
         max_kernel_exact=None if kernel is None else _largest(difference),
-        max_mirror_exact=_largest(_minus(mirror[rows], exact)),
+        max_mirror_exact=_largest(mirror_exact),
         max_kernel_mirror=None if kernel is None else _largest(_minus(kernel, mirror)),
-        sampled=len(rows) < tape.problem.seqlen_q,
-        caption=f"head {head} · {count:,} of {tape.problem.seqlen_q:,} rows stored",
+        sampled=len(rows) < p.seqlen_q,
+        caption=f"head {head} · {count:,} of {p.seqlen_q:,} rows stored",
     )
+    _LSE[tape] = _KeptLse(key, result, stored, known.copy(), exact.copy(), view)
+    return view
+
+
+class _KeptLse(NamedTuple):
+    key: tuple[int, str]
+    result: RunResult | None
+    stored: np.ndarray
+    known: np.ndarray
+    exact: np.ndarray
+    view: LseView
+
+    def holds(self, stored: np.ndarray, known: np.ndarray, exact: np.ndarray) -> bool:
+        return _same(self.stored, stored) and _same(self.known, known) and _same(self.exact, exact)
+
+
+_LSE: Final[WeakKeyDictionary[Tape, _KeptLse]] = WeakKeyDictionary()
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays hold the same bits, NaN included."""
+    return np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
 def _source(moment: Moment, chip: ChipView) -> SourceView:
@@ -355,14 +421,18 @@ def _note(moment: Moment, chip: ChipView) -> str:
     return values.get(step) or ""
 
 
-def _held_bytes(p: Problem, chip: Chip) -> int:
+def _held(p: Problem, chip: Chip) -> tuple[tuple[str, int], ...]:
     """Bytes of the padded tiles on the chip: q, k, v and p in the input dtype, all else in float32."""
-    held = 0
+    held = []
     for name in ("q", "k", "v", "s", "p", "m", "m_new", "alpha", "l", "acc"):
         array = getattr(chip, name)
         if array is not None and not (name == "s" and chip.p is not None):
-            held += array.size * (ITEMSIZE[p.dtype] if name in ("q", "k", "v", "p") else 4)
-    return held
+            held.append((name, array.size * (ITEMSIZE[p.dtype] if name in ("q", "k", "v", "p") else 4)))
+    return tuple(held)
+
+
+def _kib(size: int) -> str:
+    return f"{size / 1024:,.0f} KiB" if size >= 10240 else f"{size / 1024:.1f} KiB"
 
 
 def _cut(array: np.ndarray | None, rows: int, cols: int) -> np.ndarray | None:
@@ -381,6 +451,36 @@ def _power_of_two(array: np.ndarray | None) -> float:
     finite = array[np.isfinite(array)]
     top = float(finite.max(initial=0.0))
     return 2.0 ** math.ceil(math.log2(top)) if top > 0 else 1.0
+
+
+def _smallest(array: np.ndarray) -> float:
+    finite = array[np.isfinite(array)]
+    return float(finite.min(initial=np.inf))
+
+
+def _round_up(x: float) -> float:
+    """x > 0 rounded up to a half or a whole of a power of two: 4, 6, 8, 12, 16, ..."""
+    top = 2.0 ** math.ceil(math.log2(x)) if x > 0 else 1.0
+    return top * 0.75 if x <= top * 0.75 else top
+
+
+def _one_two_five(x: float) -> float:
+    """x rounded up to 1, 2 or 5 times a power of ten; 0 gives 1e-7, about float32's resolution."""
+    if x <= 0:
+        return 1e-7
+    power = 10.0 ** math.floor(math.log10(x))
+    return next((f * power for f in (1, 2, 5) if x <= f * power * (1 + 1e-9)), 10 * power)
+
+
+def _outwards(arrays: list[np.ndarray]) -> tuple[float, float]:
+    """Whole numbers around all finite values, 0 and 1 where there are none."""
+    ends = [(float(x.min()), float(x.max())) for x in (a[np.isfinite(a)] for a in arrays) if x.size]
+    if not ends:
+        return 0.0, 1.0
+    low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+    step = _one_two_five((high - low) / 10)
+    step = max(step, 0.1)
+    return math.floor(low / step) * step, (math.floor(high / step) + 1) * step
 
 
 def _minus(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -23,8 +23,12 @@ def equal(a: object, b: object) -> bool:
     """Whether two frames, or parts of them, show the same."""
     if dataclasses.is_dataclass(a) and not isinstance(a, type):
         return type(a) is type(b) and all(equal(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a))
-    if isinstance(a, np.ndarray):
-        return isinstance(b, np.ndarray) and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return (
+            isinstance(a, np.ndarray)
+            and isinstance(b, np.ndarray)
+            and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        )
     return a == b
 
 
