@@ -30,14 +30,15 @@ class Inputs:
 
     `q(head)` gives (seqlen_q, head_dim), `k(head)` and `v(head)` (seqlen_k, head_dim), in the problem's dtype; `head`
     is a query head of batch x heads, k and v resolve the head group themselves. Every head has a seed of its own, so
-    any head can be drawn without the others. Raises ProblemError("inputs", ...) when the file does not fit.
+    any head can be drawn without the others. Raises ProblemError("inputs", ...) when the file does not fit. `tensors`
+    gives q, k and v whole instead, (batch, heads or kv_heads, seqlen, head_dim) each.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, tensors: dict[str, np.ndarray] | None = None) -> None:
         self.problem = problem
         self._heads: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
-        self._file: dict[str, np.ndarray] | None = None
-        if problem.inputs is not None:
+        self._file = tensors
+        if tensors is None and problem.inputs is not None:
             self._file = _read_tensors(Path(problem.inputs), problem)
 
     def q(self, head: int) -> np.ndarray:

@@ -1,16 +1,56 @@
-"""What a run of the kernel reports: typed, checked where it arrives, and plain enough to travel between machines."""
+"""What a worker reports of itself and of a run: typed, checked where it arrives, plain enough to travel."""
 
 from __future__ import annotations
 
+import types
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
+
+from kernel.problem import Problem
+from kernel.tiling import Tiling
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Where kernels run: backend is "cuda", "interpreter" or "none"; then `reason` says why, in one sentence."""
+
+    backend: str
+    device: str
+    versions: dict[str, str]
+    reason: str
+    seconds: float
+
+    @property
+    def can_run(self) -> bool:
+        """Whether a kernel can run there."""
+        return self.backend != "none"
+
+    @property
+    def sentence(self) -> str:
+        """The worker's state in one line."""
+        if not self.can_run:
+            return self.reason
+        if self.backend == "interpreter":
+            return f"{self.device}: interpreted on CPU, values are real, time is not"
+        return self.device
+
+    @classmethod
+    def from_message(cls, message: dict[str, Any]) -> Hello:
+        """Raises ValueError when the message is no hello."""
+        return _typed(cls, message, "hello")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """One contestant: the median of repeated launches and the spread, in milliseconds; tflops counts 4 B H Sq Sk D."""
+    """One contestant: the median of repeated launches and the spread, in milliseconds; tflops counts 4 B H Sq Sk D.
+
+    The spread is the 0.2 and 0.8 quantile. When causal, only the visible pairs of query and key count. note says what
+    is special: a figure that is no GPU time, a contestant that was left out (ms is NaN then) and why.
+    """
 
     name: str
     ms: float
@@ -38,8 +78,9 @@ class RunResult:
     backend is "cuda" or "interpreter"; times of the interpreter are no GPU times. Errors are max absolute ones:
     o_error and o_error_eager against float64, for the kernel and for eager attention in the same dtype; o_bound and
     lse_bound are the limits of the verdict. lse (num_heads, seqlen_q) is the kernel's, float32, base 2. o_tiles and
-    lse_tiles (num_heads, num_q_blocks) are the errors of each program's rows. mirror_*: elements that differ from the
-    NumPy mirror, and by how much; compared_programs says how many programs were compared (-1: all).
+    lse_tiles (num_heads, num_q_blocks) are the errors of each program's rows, NaN where none of them was checked, inf
+    where one is not finite though the exact one is. mirror_*: elements that differ from the NumPy mirror, and by how
+    much; compared_programs says how many programs were compared (-1: all). The first of `times` is this kernel's.
     """
 
     backend: str
@@ -78,14 +119,43 @@ class RunResult:
         return asdict(self) | {"times": [asdict(t) for t in self.times]}
 
     @classmethod
-    def from_message(cls, message: dict[str, Any]) -> RunResult:
-        """The result in a worker's message. Raises ValueError when the message is not one."""
-        try:
-            values = {f.name: message[f.name] for f in fields(cls)}
-            values["times"] = tuple(Timing(**t) for t in values["times"])
-            values["compiled"] = None if values["compiled"] is None else Compiled(**values["compiled"])
-            for name in ("lse", "o_tiles", "lse_tiles"):
-                values[name] = np.asarray(values[name], np.float32)
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the worker's result cannot be read ({error})") from error
+    def from_message(cls, message: dict[str, Any], problem: Problem | None = None) -> RunResult:
+        """The result in a worker's message. Raises ValueError when it is none, or does not fit `problem`."""
+        values = dict(message) if isinstance(message, dict) else {}
+        times = values.get("times")
+        values["times"] = tuple(_typed(Timing, t, "result") for t in (times if isinstance(times, list) else ()))
+        if values.get("compiled") is not None:
+            values["compiled"] = _typed(Compiled, values["compiled"], "result")
+        result = _typed(cls, values, "result")
+        for name in ("lse", "o_tiles", "lse_tiles"):
+            array = getattr(result, name)
+            if array.dtype != np.float32 or array.ndim != 2:
+                raise ValueError(f"The worker's result cannot be read ({name} is {array.dtype} {array.shape}).")
+        if problem is not None:
+            tiles = (problem.num_heads, Tiling(problem).num_q_blocks)
+            lse = (problem.num_heads, problem.seqlen_q)
+            if (result.lse.shape, result.o_tiles.shape, result.lse_tiles.shape) != (lse, tiles, tiles):
+                raise ValueError(f"The worker's result is for another problem (lse {result.lse.shape}, not {lse}).")
+        return result
+
+
+def _typed(cls: type[T], message: Any, what: str) -> T:
+    """An instance of a dataclass from a map whose values have the annotated types; ValueError otherwise."""
+    if not isinstance(message, dict):
+        raise ValueError(f"The worker's {what} cannot be read (it is no map).")
+    values = {}
+    for name, hint in _hints(cls).items():
+        value = message.get(name)
+        allowed = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        plain = tuple(getattr(t, "__origin__", t) for t in allowed)
+        if float in plain and type(value) is int:
+            value = float(value)
+        if not isinstance(value, plain) or (isinstance(value, bool) and bool not in plain):
+            raise ValueError(f"The worker's {what} cannot be read ({name} is {type(value).__name__}).")
+        values[name] = value
+    return cls(**values)
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    return {f.name: hints[f.name] for f in fields(cls)}

@@ -1,0 +1,191 @@
+"""One run of the kernel, whole: inputs to the device, launch, exact reference, mirror, times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from kernel import verify
+from kernel.device import array, tensor
+from kernel.inputs import Inputs
+from kernel.problem import Problem
+from kernel.results import Compiled, Hello, RunResult, Timing
+from kernel.tiling import Tiling
+from kernel.yardstick import Yardstick
+
+EXACT_SECONDS: Final = 5.0
+MIRROR_SECONDS: Final = 5.0
+Report = Callable[[str, float], None]
+
+
+class Stages:
+    """One fraction, 0 to 1, over all stages of a run, by their expected times."""
+
+    def __init__(self, seconds: dict[str, float], report: Report) -> None:
+        self._report = report
+        total = sum(seconds.values())
+        self._share = {name: s / total for name, s in seconds.items()}
+        self._start = 0.0
+        self._stage = ""
+
+    def begin(self, stage: str) -> Callable[[float], None]:
+        """Opens a stage; the function that is returned tells how far it has come, 0 to 1."""
+        names = list(self._share)
+        self._start = sum(self._share[name] for name in names[: names.index(stage)])
+        self._stage = stage
+        self.at(0.0)
+        return self.at
+
+    def at(self, fraction: float, text: str = "") -> None:
+        self._report(text or self._stage, self._start + self._share[self._stage] * min(1.0, fraction))
+
+
+def expected_seconds(problem: Problem, cuda: bool, timing: bool) -> dict[str, float]:
+    """A guess at the seconds of each stage, for the progress bar only."""
+    p = problem
+    elements = p.num_heads * (p.seqlen_q + 2 * p.seqlen_k) * p.head_dim
+    tiling = Tiling(p)
+    tiles = p.num_heads * int(tiling.visited.sum())
+    scores = p.num_heads * p.seqlen_q * p.seqlen_k
+    return {
+        "drawing inputs": 0.01 + elements * 2e-8,
+        "compiling": 2.0 if cuda else 0.01,
+        "running kernel": 0.1 if cuda else 0.01 + tiles * 3e-3,
+        "exact reference": 0.01 + min(EXACT_SECONDS, scores * (2e-9 if cuda else 6e-8)),
+        "mirror": 0.01 + min(MIRROR_SECONDS, tiles * 4e-4),
+        "timing": 2.5 if cuda and timing else 0.01,
+    }
+
+
+def run(problem: Problem, inputs: Inputs | None, where: Hello, report: Report, timing: bool = True) -> RunResult:
+    """Runs the kernel on `problem` and says whether it is right and how fast it is.
+
+    inputs None: drawn here from the problem's seed. `where` says on which backend; report(stage, fraction) is told how
+    far the run has come. Without `timing` the GPU's peers are not timed and times are empty.
+    """
+    cuda = where.backend == "cuda"
+    stages = Stages(expected_seconds(problem, cuda, timing), report)
+    stages.begin("drawing inputs")
+    inputs = inputs or Inputs(problem)
+    q, k, v = (tensor(inputs.stacked(name), "cuda" if cuda else "cpu") for name in "qkv")
+    o, lse, ms, compiled = _launch(problem, q, k, v, cuda, stages)
+    o_host = array(o).reshape(problem.num_heads, problem.seqlen_q, problem.head_dim)
+    lse_host = np.asarray(array(lse), np.float32)
+
+    progress = stages.begin("exact reference")
+    yardstick = Yardstick(problem, inputs, q, k, v)
+    chosen = verify.sample(problem, yardstick, EXACT_SECONDS)
+    errors = verify.check(problem, o_host, lse_host, yardstick, chosen, progress)
+
+    progress = stages.begin("mirror")
+    differences = verify.compare(problem, o_host, lse_host, inputs, MIRROR_SECONDS, progress)
+    ok, sentence = verify.verdict(problem, where.backend, errors, differences)
+    times: tuple[Timing, ...] = ()
+    if timing and problem.num_heads * problem.seqlen_q:
+        stages.begin("timing")
+        times = _times(problem, q, k, v, cuda, ms, errors.o_bound, ok, stages)
+    return RunResult(
+        backend=where.backend,
+        device=where.device,
+        versions=where.versions,
+        block_m=problem.block_m,
+        block_n=problem.block_n,
+        ok=ok,
+        sentence=sentence,
+        o_error=errors.o_error,
+        o_error_eager=errors.o_error_eager,
+        o_bound=errors.o_bound,
+        lse_error=errors.lse_error,
+        lse_bound=errors.lse_bound,
+        rows_checked=errors.rows_checked,
+        first_bad=errors.first_bad,
+        lse=lse_host,
+        o_tiles=errors.o_tiles,
+        lse_tiles=errors.lse_tiles,
+        mirror_o_differing=differences.o_differing,
+        mirror_lse_differing=differences.lse_differing,
+        mirror_o_max=differences.o_max,
+        mirror_lse_max=differences.lse_max,
+        compared_programs=-1 if differences.all_programs else differences.programs,
+        first_differing=differences.first,
+        times=times,
+        compiled=compiled,
+    )
+
+
+def attend(problem: Problem, q: Any, k: Any, v: Any) -> Any:
+    """o and lse of the kernel with the problem's blocks."""
+    from kernel.attention import flash_attn_triton
+
+    p = problem
+    return flash_attn_triton(q, k, v, p.causal, p.scale, return_lse=True, block_m=p.block_m, block_n=p.block_n)
+
+
+def _launch(
+    problem: Problem, q: Any, k: Any, v: Any, cuda: bool, stages: Stages
+) -> tuple[Any, Any, float, Compiled | None]:
+    """o, lse, the milliseconds of the one interpreted run, and what was compiled on a GPU."""
+    if not cuda:
+        progress = stages.begin("running kernel")
+        # one BLAS thread, as in the mirror: other counts add in other orders
+        with threadpool_limits(1, "blas"), _counted(Tiling(problem).num_programs, progress):
+            start = time.perf_counter()
+            o, lse = attend(problem, q, k, v)
+            return o, lse, 1000 * (time.perf_counter() - start), None
+    import torch
+
+    from kernel.forward import attention_forward
+    from kernel.measure import compiled_by
+
+    stages.begin("compiling")
+    with compiled_by((attention_forward,)) as figures:
+        attend(problem, q, k, v)
+        torch.cuda.synchronize()
+        compiled = figures()
+    stages.begin("running kernel")
+    o, lse = attend(problem, q, k, v)
+    torch.cuda.synchronize()
+    return o, lse, 0.0, compiled
+
+
+def _times(
+    problem: Problem, q: Any, k: Any, v: Any, cuda: bool, ms: float, o_bound: float, ok: bool, stages: Stages
+) -> tuple[Timing, ...]:
+    """Times of a kernel that was found right; a wrong one is not timed on a GPU."""
+    from kernel import measure
+
+    if not cuda:
+        return measure.interpreted(problem, ms)
+    if not ok:
+        return ()
+    return tuple(measure.measure(problem, q, k, v, lambda: attend(problem, q, k, v)[0], o_bound, stages.at))
+
+
+@contextmanager
+def _counted(programs: int, progress: Callable[[float], None]) -> Iterator[None]:
+    """Tells `progress` each time Triton's interpreter begins a program, as far as it lets itself be watched."""
+    from triton.runtime import interpreter
+
+    builder: Any = getattr(interpreter, "interpreter_builder", None)
+    original = getattr(builder, "set_grid_idx", None)
+    if builder is None or original is None:
+        yield
+        return
+    done = 0
+
+    def counting(*index: int) -> None:
+        nonlocal done
+        progress(done / max(1, programs))
+        done += 1
+        original(*index)
+
+    builder.set_grid_idx = counting
+    try:
+        yield
+    finally:
+        del builder.set_grid_idx
