@@ -171,7 +171,8 @@ class SourceView:
 class RunView:
     """The kernel run: phase "none", "running", "done", "failed" or "cancelled"; stage and fraction while running.
 
-    stale: the result belongs to another problem than the one shown. worker: one line on the worker's state.
+    stale: the result belongs to another problem than the one shown. worker: one line on the worker's state ("worker
+    ready"); device: where it runs, in its own words ("NVIDIA H200 · Triton 3.6.0"), empty before it is up.
     """
 
     phase: str = "none"
@@ -179,6 +180,7 @@ class RunView:
     fraction: float | None = None
     message: str = ""
     worker: str = ""
+    device: str = ""
     result: RunResult | None = None
     stale: bool = False
 
