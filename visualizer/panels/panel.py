@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from visualizer.frame import Frame
@@ -23,6 +24,7 @@ class Panel(QFrame):
     name: ClassVar[str]
     title: ClassVar[str]
     change = Signal(dict)
+    title_double_clicked = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -68,6 +70,10 @@ class Panel(QFrame):
     def draw(self, frame: Frame) -> None:
         """Draws a frame that is not empty (or any, where shows_empty). Quick: called at every step."""
         raise NotImplementedError
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        if event.position().y() < self.body.y():
+            self.title_double_clicked.emit()
 
     def set_theme(self, theme: Theme) -> None:
         """Takes another dress or zoom, and draws again."""

@@ -1,0 +1,143 @@
+"""The small windows of the Help menu: the keys, the words, and what this is."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtWidgets import QDialog, QFrame, QGridLayout, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from visualizer.actions import ACTIONS, MENUS, Action
+from visualizer.theme import Theme
+
+WORDS: Final = (
+    ("q", "q", "A block of query rows. One program of the kernel keeps it on the chip and answers for these rows alone."),
+    ("k", "k, kᵀ", "A tile of keys, loaded from memory once per visit. s = q·kᵀ are the scores of this tile."),
+    ("m", "m", "The largest scaled score that each row has met so far. Exponents are taken relative to it, so none overflows."),
+    ("alpha", "α", "2^(old m - new m): when a tile raises m, everything summed so far was relative to the old m; α puts that right."),
+    ("p", "p", "2^(scaled s - m): the weights of this tile's keys, not yet divided by their sum."),
+    ("l", "l", "The sum of the weights so far. Each tile: l = l·α + row sum of p."),
+    ("v", "v", "A tile of values. acc = acc·α + p·v gathers the weighted values."),
+    ("acc", "acc, o", "The output, unfinished until the last tile; then o = acc / l, once, instead of a softmax over a whole row."),
+    ("lse", "L (lse)", "m + log₂ l, one number a row: log₂ of the sum of exp(sm_scale·q·k). The backward pass rebuilds p from it."),
+)  # fmt: skip
+
+
+def key_text(keys: tuple[str, ...]) -> str:
+    """Keys as people write them."""
+    return "  ".join(QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText) for key in keys)
+
+
+class HelpDialog(QDialog):
+    """A title and rows of text in a frame that scrolls; not modal."""
+
+    def __init__(self, title: str, content: QWidget, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(f"{title} — FlashScope")
+        self.setAccessibleName(title)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        heading = QLabel(title)
+        heading.setFont(theme.ui_font(18, heading.font().Weight.DemiBold))
+        scroll = QScrollArea()
+        scroll.setWidget(content)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setAccessibleName(title)
+        scroll.setStyleSheet("QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }")
+        px = theme.px
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(px(22), px(18), px(14), px(14))
+        layout.setSpacing(px(12))
+        layout.addWidget(heading)
+        layout.addWidget(scroll)
+        wanted = content.sizeHint()
+        screen = (self.screen() or QGuiApplication.primaryScreen()).availableSize()
+        self.resize(
+            min(max(wanted.width(), px(420)) + px(60), screen.width() - px(40)),
+            min(wanted.height() + px(90), screen.height() - px(60)),
+        )
+
+
+def keys(theme: Theme, parent: QWidget) -> HelpDialog:
+    """Every action that has a key, by menu, in two columns."""
+    content = QWidget()
+    columns = QHBoxLayout(content)
+    columns.setContentsMargins(0, 0, theme.px(10), 0)
+    columns.setSpacing(theme.px(40))
+    groups = [
+        (menu.replace("&", ""), [a for a in ACTIONS if a.keys and a.menu.split("/")[0] == menu]) for menu in MENUS
+    ]
+    groups.append(("Anywhere", [a for a in ACTIONS if a.keys and not a.menu]))
+    go = [g for g in groups if g[0] == "Go"]
+    for part in (go, [g for g in groups if g[0] != "Go"]):
+        column = QVBoxLayout()
+        for name, actions in part:
+            column.addWidget(_title(name, theme))
+            column.addLayout(_key_rows(actions, theme))
+            column.addSpacing(theme.px(10))
+        column.addStretch(1)
+        columns.addLayout(column)
+    return HelpDialog("Keys", content, theme, parent)
+
+
+def words(theme: Theme, parent: QWidget) -> HelpDialog:
+    """What each quantity is, in its colour."""
+    content = QWidget()
+    grid = QGridLayout(content)
+    grid.setContentsMargins(0, 0, theme.px(10), 0)
+    grid.setHorizontalSpacing(theme.px(20))
+    grid.setVerticalSpacing(theme.px(10))
+    grid.setColumnStretch(1, 1)
+    for row, (quantity, name, text) in enumerate(WORDS):
+        word, sentence = QLabel(name), QLabel(text)
+        word.setFont(theme.code_font(14, word.font().Weight.Bold))
+        word.setStyleSheet(f"color: {theme.word(quantity).name()}; font-family: 'JetBrains Mono';")
+        sentence.setWordWrap(True)
+        sentence.setMinimumWidth(theme.px(460))
+        grid.addWidget(word, row, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(sentence, row, 1)
+    return HelpDialog("What m, α, l and L are", content, theme, parent)
+
+
+def about(theme: Theme, parent: QWidget) -> HelpDialog:
+    text = QLabel(
+        "A microscope for the FlashAttention forward kernel: it runs the real Triton kernel, steps through a NumPy "
+        "mirror of the same block loop, and shows that what you see is what ran.\n\n"
+        f"Version {_version()}. MIT licence. Inter and JetBrains Mono under the SIL Open Font Licence.\n\n"
+        "“flashscope doctor” in a terminal prints what is installed here and what works."
+    )
+    text.setWordWrap(True)
+    text.setMinimumWidth(theme.px(420))
+    text.setTextInteractionFlags(
+        Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+    )
+    return HelpDialog("FlashScope", text, theme, parent)
+
+
+def _key_rows(actions: list[Action], theme: Theme) -> QGridLayout:
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(theme.px(24))
+    grid.setVerticalSpacing(theme.px(4))
+    grid.setColumnStretch(0, 1)
+    for row, action in enumerate(actions):
+        name, keys = QLabel(action.text.rstrip("…")), QLabel(key_text(action.keys))
+        keys.setObjectName("code")
+        grid.addWidget(name, row, 0)
+        grid.addWidget(keys, row, 1)
+    return grid
+
+
+def _title(text: str, theme: Theme) -> QLabel:
+    label = QLabel(text)
+    label.setObjectName("title")
+    return label
+
+
+def _version() -> str:
+    try:
+        return version("flashscope")
+    except PackageNotFoundError:
+        return "of a checkout"

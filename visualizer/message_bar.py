@@ -1,0 +1,54 @@
+"""One quiet sentence over the panels, for what could not be done."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QAccessible, QAccessibleEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QWidget
+
+from visualizer.theme import Theme
+
+SECONDS = 20
+
+
+class MessageBar(QFrame):
+    """Shows a sentence until it is closed, replaced, or has stood for a while."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("card")
+        self.setAccessibleName("Message")
+        self.label = QLabel()
+        self.label.setObjectName("problem")
+        self.label.setWordWrap(True)
+        self.label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.button = QToolButton()
+        self.button.setText("✕")
+        self.button.setAccessibleName("Close the message")
+        self.button.setToolTip("Close the message")
+        self.button.clicked.connect(self.hide)
+        self._layout = QHBoxLayout(self)
+        self._layout.addWidget(self.label, 1)
+        self._layout.addWidget(self.button)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self.hide)
+        self.set_theme(theme)
+        self.hide()
+
+    def set_theme(self, theme: Theme) -> None:
+        px = theme.px
+        self._layout.setContentsMargins(px(14), px(4), px(6), px(4))
+
+    def say(self, sentence: str) -> None:
+        """Shows the sentence, and tells screen readers."""
+        self.label.setText(sentence)
+        self.setAccessibleDescription(sentence)
+        self.show()
+        self._timer.start(SECONDS * 1000)
+        QAccessible.updateAccessibility(QAccessibleEvent(self.label, QAccessible.Event.Alert))
+
+    @property
+    def sentence(self) -> str:
+        """What stands there now; empty when hidden."""
+        return "" if self.isHidden() else self.label.text()

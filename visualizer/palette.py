@@ -1,0 +1,167 @@
+"""The command palette: a few letters find an action, a preset, a recent file, a step or a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+
+from visualizer.fuzzy import rank
+from visualizer.theme import Theme
+
+LIMIT = 60
+NUMBER = re.compile(r"^(?:go to )?(?:(step|row)\s*)?([\d,_\s]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that the palette offers; hint stands at its right."""
+
+    text: str
+    hint: str
+    call: Callable[[], object]
+
+
+class Palette(QFrame):
+    """A card over the window. `entries` is asked each time that it opens; `numbered` makes the entry for a number."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        parent: QWidget,
+        entries: Callable[[], list[Entry]],
+        numbered: Callable[[str, int], list[Entry]],
+    ) -> None:
+        super().__init__(parent)
+        self.setObjectName("palette")
+        self.setAccessibleName("Command palette")
+        self._entries, self._numbered = entries, numbered
+        self._all: list[Entry] = []
+        self._shown: list[Entry] = []
+        self._before: QWidget | None = None
+        self.field = QLineEdit()
+        self.field.setPlaceholderText("An action, a preset, a recent file, step 437, row 17 …")
+        self.field.setAccessibleName("Find anything to do")
+        self.list = QListWidget()
+        self.list.setAccessibleName("What was found")
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.nothing = QLabel("Nothing fits; try fewer letters.")
+        self.nothing.setObjectName("muted")
+        self._layout = QVBoxLayout(self)
+        for widget in (self.field, self.list, self.nothing):
+            self._layout.addWidget(widget)
+        self.field.textChanged.connect(self._search)
+        self.field.installEventFilter(self)
+        self.list.itemClicked.connect(lambda _: self._take())
+        self.set_theme(theme)
+        self.hide()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.theme = theme
+        px = theme.px
+        self._layout.setContentsMargins(px(10), px(10), px(10), px(10))
+        self._layout.setSpacing(px(6))
+        self.setStyleSheet(
+            f"#palette {{ background: {theme.panel}; border: 1px solid {theme.accent}; border-radius: {px(10)}px; }}"
+            "QListWidget { background: transparent; border: none; outline: none; }"
+            f"QListWidget::item {{ border-radius: {px(4)}px; }}"
+            f"QListWidget::item:selected {{ background: {theme.border}; }}"
+        )
+
+    def open(self, text: str = "") -> None:
+        """Shows the palette with `text` typed already."""
+        self._all = self._entries()
+        self._before = self.window().focusWidget()
+        self.fit()
+        self.field.setText(text)
+        self._search(text)
+        self.show()
+        self.raise_()
+        self.field.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def close_palette(self) -> None:
+        self.hide()
+        if self._before is not None:
+            self._before.setFocus(Qt.FocusReason.PopupFocusReason)
+        else:
+            self.window().setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def fit(self) -> None:
+        """Takes its place at the top middle of the window."""
+        px, parent = self.theme.px, self.parentWidget()
+        width = min(px(620), parent.width() - px(40))
+        height = min(px(440), parent.height() - px(80))
+        self.setGeometry((parent.width() - width) // 2, min(px(72), parent.height() // 10), width, height)
+
+    def shown_texts(self) -> list[str]:
+        """What is offered now, in order."""
+        return [entry.text for entry in self._shown]
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+            key, count = event.key(), max(1, self.list.count())
+            moves = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 8, Qt.Key.Key_PageUp: -8}
+            if key in moves:
+                by = moves[Qt.Key(key)]
+                row = self.list.currentRow() + by
+                self.list.setCurrentRow(row % count if abs(by) == 1 else min(max(0, row), count - 1))
+                return True
+            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self._take()
+                return True
+            if key == Qt.Key.Key_Escape:
+                self.close_palette()
+                return True
+        elif (
+            event.type() == QEvent.Type.FocusOut and self.isVisible() and not self._within(self.window().focusWidget())
+        ):
+            self.hide()
+        return super().eventFilter(watched, event)
+
+    def _within(self, widget: QWidget | None) -> bool:
+        return widget is not None and (widget is self or self.isAncestorOf(widget))
+
+    def _search(self, text: str) -> None:
+        number = NUMBER.match(text.strip().lower())
+        found = rank(text, self._all, lambda entry: f"{entry.text} {entry.hint}", LIMIT)
+        if number:
+            digits = re.sub(r"\D", "", number[2])
+            if digits:
+                found = self._numbered(number[1] or "", int(digits[:18])) + found
+        self._shown = found
+        self.list.clear()
+        for entry in found:
+            item = QListWidgetItem(self.list)
+            item.setData(
+                Qt.ItemDataRole.AccessibleTextRole, f"{entry.text}, {entry.hint}" if entry.hint else entry.text
+            )
+            row = self._row(entry)
+            item.setSizeHint(row.sizeHint())
+            self.list.setItemWidget(item, row)
+        self.list.setVisible(bool(found))
+        self.nothing.setVisible(not found)
+        self.list.setCurrentRow(0)
+
+    def _row(self, entry: Entry) -> QWidget:
+        row = QWidget()
+        layout = QHBoxLayout(row)
+        px = self.theme.px
+        layout.setContentsMargins(px(8), px(5), px(8), px(5))
+        text, hint = QLabel(entry.text), QLabel(entry.hint)
+        hint.setObjectName("muted")
+        layout.addWidget(text)
+        layout.addStretch(1)
+        layout.addWidget(hint)
+        return row
+
+    def _take(self) -> None:
+        row = self.list.currentRow()
+        if 0 <= row < len(self._shown):
+            entry = self._shown[row]
+            self.close_palette()
+            entry.call()

@@ -1,0 +1,367 @@
+"""The window: the panels around one Controller, the menus, the look, and what is kept from one start to the next."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QIcon, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QApplication, QMainWindow, QVBoxLayout, QWidget
+
+import assets
+from visualizer import help, theme
+from visualizer.actions import ACTIONS
+from visualizer.controller import Controller
+from visualizer.files import Files, dropped_paths
+from visualizer.frame import Frame
+from visualizer.help import key_text
+from visualizer.keys import KeyGuard
+from visualizer.layout import PanelLayout
+from visualizer.menus import Menus
+from visualizer.message_bar import MessageBar
+from visualizer.motion import Motion
+from visualizer.palette import Entry, Palette
+from visualizer.panels.chip import ChipPanel
+from visualizer.panels.ledger import LedgerPanel
+from visualizer.panels.lse import LsePanel
+from visualizer.panels.panel import Panel
+from visualizer.panels.problem_bar import ProblemBar
+from visualizer.panels.rows import RowsPanel
+from visualizer.panels.run import RunPanel
+from visualizer.panels.source import SourcePanel
+from visualizer.panels.tiles import TilesPanel
+from visualizer.panels.transport import SPEEDS, TransportPanel
+from visualizer.playback import Playback
+from visualizer.presets import PRESETS
+from visualizer.settings import ZOOMS, Settings
+
+PRESENTATION_ZOOM: Final = 1.5
+FIRST_SIZE: Final = (1440, 900)
+
+
+class Window(QMainWindow):
+    """Everything that a person sees. `first_painted` is emitted once, when the first frame is on the screen."""
+
+    first_painted = Signal()
+
+    def __init__(self, controller: Controller, settings: Settings) -> None:
+        super().__init__()
+        self.controller, self.settings = controller, settings
+        self.frame: Frame | None = None
+        self.look = theme.theme(settings.theme, settings.zoom)
+        self.is_presenting = False
+        self._zoom_before = settings.zoom
+        self._was_maximised = False
+        self._is_painted = False
+        self.playback = Playback(settings.speed)
+        self.files = Files(controller, settings, self)
+        self._build()
+        self.menus = Menus(self)
+        self._guard = KeyGuard(self)
+        self._guard.watch(self)
+        self.motion = Motion(self, self.tiles, self.chip)
+        self.palette_card = Palette(self.look, self, self._palette_entries, self._palette_numbers)
+        self._connect()
+        self._restore()
+        self.problem_bar.show_problem(controller.state.problem)
+        self._title()
+        controller.refresh()
+
+    @property
+    def maximised(self) -> str | None:
+        """The panel that fills the window."""
+        return self.panel_layout.maximised
+
+    def _build(self) -> None:
+        self.setWindowIcon(QIcon(str(assets.path("icon.png"))))
+        self.setAccessibleName("FlashScope")
+        self.setAcceptDrops(True)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        look = self.look
+        self.problem_bar = ProblemBar(look)
+        self.message_bar = MessageBar(look)
+        self.tiles, self.chip, self.source = TilesPanel(look), ChipPanel(look), SourcePanel(look)
+        self.transport = TransportPanel(look)
+        self.panels: dict[str, Panel] = {
+            "tiles": self.tiles,
+            "chip": self.chip,
+            "rows": RowsPanel(look),
+            "lse": LsePanel(look),
+            "source": self.source,
+            "run": RunPanel(look),
+            "ledger": LedgerPanel(look),
+        }
+        self.panel_layout = PanelLayout(self.panels, look)
+        self._central = QWidget()
+        self._outer = QVBoxLayout(self._central)
+        self._inner = QVBoxLayout()
+        self._outer.addWidget(self.problem_bar)
+        self._outer.addLayout(self._inner, 1)
+        self._inner.addWidget(self.message_bar)
+        self._inner.addWidget(self.panel_layout, 1)
+        self._inner.addWidget(self.transport)
+        self.setCentralWidget(self._central)
+        self._fit()
+
+    def _connect(self) -> None:
+        c, transport, bar = self.controller, self.transport, self.problem_bar
+        c.frame.connect(self._show_frame)
+        c.problem_changed.connect(bar.show_problem)
+        c.refused.connect(self._refuse)
+        c.said.connect(self.say)
+        c.state_changed.connect(self._on_state)
+        self.files.said.connect(self.say)
+        bar.problem_changed.connect(lambda fields: c.change(**fields))
+        bar.preset_chosen.connect(c.go_to)
+        bar.run_requested.connect(c.run_kernel)
+        bar.cancel_requested.connect(c.cancel)
+        for name, panel in self.panels.items():
+            panel.change.connect(lambda fields: c.change(**fields))
+            panel.title_double_clicked.connect(lambda name=name: self.maximise(name))
+            panel.title_label.setToolTip("Double-click: this panel alone, and back")
+        transport.change.connect(lambda fields: c.change(**fields))
+        transport.jump.connect(c.jump)
+        transport.play_toggled.connect(self.playback.toggle)
+        transport.speed_changed.connect(self._set_speed)
+        transport.set_speed(self.playback.speed)
+        self.source.line_clicked.connect(c.go_to_line)
+        self.playback.due.connect(self._play)
+        self.playback.playing_changed.connect(self._on_playing)
+        self.panel_layout.shown_changed.connect(self._show_all)
+
+    # frames
+
+    def _show_frame(self, frame: Frame) -> None:
+        before, self.frame = self.frame, frame
+        for panel in self.panels.values():
+            if not panel.isHidden():
+                panel.show_frame(frame)
+        self.transport.show_frame(frame)
+        self.problem_bar.show_run(frame.run)
+        if self.settings.motion and self.isVisible():
+            self.motion.follow(before, frame, self.playback.speed if self.playback.is_playing else 0.0)
+
+    def _show_all(self) -> None:
+        if self.frame is not None:
+            self._show_frame(self.frame)
+
+    def _on_state(self) -> None:
+        self._title()
+        self.menus.update()
+
+    # moving
+
+    def step(self, by: int) -> None:
+        self.playback.pause()
+        self.controller.step_by(by)
+
+    def change_speed(self, by: int) -> None:
+        """The next faster (1) or slower (-1) of the speeds that the transport offers."""
+        nearest = min(range(len(SPEEDS)), key=lambda i: abs(SPEEDS[i] - self.playback.speed))
+        self._set_speed(SPEEDS[min(max(0, nearest + by), len(SPEEDS) - 1)])
+
+    def _set_speed(self, speed: float) -> None:
+        self.playback.speed = speed
+        self.settings.speed = self.playback.speed
+        self.transport.set_speed(self.playback.speed)
+
+    def _play(self, steps: int) -> None:
+        self.controller.step_by(steps)
+        if self.controller.state.step >= len(self.controller.tape) - 1:
+            self.playback.pause()
+
+    def _on_playing(self, playing: bool) -> None:
+        if playing and self.controller.state.step >= len(self.controller.tape) - 1:
+            self.controller.change(step=0)
+        self.controller.is_playing = playing
+        self.transport.set_playing(playing)
+
+    # words
+
+    def say(self, sentence: str) -> None:
+        """One sentence in the message bar."""
+        self.message_bar.say(sentence)
+
+    def _refuse(self, field: str, sentence: str) -> None:
+        self.say(sentence)
+
+    def _title(self) -> None:
+        session = self.controller.session
+        self.setWindowTitle(f"{session.name}[*] — FlashScope" if session else "FlashScope[*]")
+        self.setWindowModified(self.controller.is_modified)
+
+    # the look
+
+    def switch_theme(self) -> None:
+        self.settings.theme = "light" if self.look.name == "dark" else "dark"
+        self._dress(self.settings.theme, self.look.zoom)
+
+    def change_zoom(self, by: int) -> None:
+        """One notch larger (1) or smaller (-1); 0 is the normal size."""
+        larger = [z for z in ZOOMS if z > self.look.zoom + 0.01]
+        smaller = [z for z in ZOOMS if z < self.look.zoom - 0.01]
+        zoom = (
+            1.0
+            if by == 0
+            else (larger[0] if larger else ZOOMS[-1])
+            if by > 0
+            else (smaller or ZOOMS)[-1 if smaller else 0]
+        )
+        if not self.is_presenting:
+            self.settings.zoom = zoom
+        self._dress(self.look.name, zoom)
+
+    def _dress(self, name: theme.ThemeName, zoom: float) -> None:
+        self.look = look = theme.theme(name, zoom)
+        app = QApplication.instance()
+        assert isinstance(app, QApplication)
+        theme.apply(app, look)
+        for part in (self.problem_bar, self.message_bar, self.palette_card, self.panel_layout, self.transport):
+            part.set_theme(look)
+        for panel in self.panels.values():
+            panel.set_theme(look)
+        self._fit()
+        self.menus.update()
+
+    def _fit(self) -> None:
+        px = self.look.px
+        self._outer.setContentsMargins(0, 0, 0, 0)
+        self._outer.setSpacing(0)
+        self._inner.setContentsMargins(px(10), px(10), px(10), px(10))
+        self._inner.setSpacing(px(10))
+
+    def switch_presentation(self) -> None:
+        """The whole screen, larger and without menus; a second time: back."""
+        self.is_presenting = not self.is_presenting
+        self.menuBar().setVisible(not self.is_presenting)
+        if self.is_presenting:
+            self._was_maximised, self._zoom_before = self.isMaximized(), self.look.zoom
+            self.showFullScreen()
+            self._dress(self.look.name, max(PRESENTATION_ZOOM, self.look.zoom))
+        else:
+            self.showMaximized() if self._was_maximised else self.showNormal()
+            self._dress(self.look.name, self._zoom_before)
+
+    def switch_motion(self) -> None:
+        self.settings.motion = not self.settings.motion
+        self.motion.stop()
+
+    # panels
+
+    def is_panel_shown(self, name: str) -> bool:
+        return self.panel_layout.is_shown(name)
+
+    def toggle_panel(self, name: str) -> None:
+        self.panel_layout.toggle(name)
+
+    def maximise(self, name: str | None) -> None:
+        self.motion.stop()
+        self.panel_layout.maximise(name)
+        self.menus.update()
+
+    def reset_layout(self) -> None:
+        self.panel_layout.reset()
+
+    def escape(self) -> None:
+        """Cancels the run, or takes back the nearest thing that covers the window."""
+        if self.controller.runs.is_running:
+            self.controller.cancel()
+        elif self.message_bar.sentence:
+            self.message_bar.hide()
+        elif self.maximised:
+            self.maximise(None)
+        elif self.is_presenting:
+            self.switch_presentation()
+
+    # help and palette
+
+    def show_palette(self, text: str = "") -> None:
+        if self.palette_card.isVisible():
+            self.palette_card.close_palette()
+        else:
+            self.palette_card.open(text)
+
+    def show_keys(self) -> None:
+        help.keys(self.look, self).show()
+
+    def show_words(self) -> None:
+        help.words(self.look, self).show()
+
+    def show_about(self) -> None:
+        help.about(self.look, self).show()
+
+    def _palette_entries(self) -> list[Entry]:
+        entries = [
+            Entry(action.text.rstrip("…"), key_text(action.keys), lambda action=action: action.call(self))
+            for action in ACTIONS
+            if action.menu and action.id != "help.palette" and (action.enabled is None or action.enabled(self))
+        ]
+        entries += [Entry(f"Open preset: {p.name}", p.why, lambda p=p: self.controller.open_preset(p)) for p in PRESETS]
+        entries += [
+            Entry(f"Open {path.name}", str(path.parent), lambda path=path: self.files.open(path))
+            for path in self.settings.recent
+        ]
+        return entries
+
+    def _palette_numbers(self, what: str, number: int) -> list[Entry]:
+        entries, total = [], len(self.controller.tape)
+        if what != "row" and total:
+            step = min(max(1, number), total)
+            entries.append(
+                Entry(f"Go to step {step:,}", f"of {total:,}", lambda: self.controller.change(step=step - 1))
+            )
+        if what != "step" and self.frame is not None and self.frame.rows is not None:
+            start, end = self.frame.rows.rows
+            if start <= number < end:
+                entries.append(Entry(f"Select row {number:,}", "", lambda: self.controller.change(row=number - start)))
+        return entries
+
+    # Qt's events, and what is kept
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.motion.stop()
+        if self.palette_card.isVisible():
+            self.palette_card.fit()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._is_painted:
+            self._is_painted = True
+            QTimer.singleShot(0, self.first_painted.emit)  # once the panels' own painting is on the screen too
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if dropped_paths(event.mimeData()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        event.acceptProposedAction()
+        self.files.dropped(event.mimeData())
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self.playback.pause()
+        self.controller.stop_filling()
+        self.motion.stop()
+        self.files.keep()
+        self._keep_window()
+        super().closeEvent(event)
+
+    def _keep_window(self) -> None:
+        if self.is_presenting:
+            self.switch_presentation()
+        self.settings.set_bytes("geometry", self.saveGeometry())
+        for name, sizes in self.panel_layout.save().items():
+            self.settings.set_bytes(name, sizes)
+        self.settings.hidden_panels = self.panel_layout.hidden
+        self.settings.session = self.controller.session
+        self.settings.sync()
+
+    def _restore(self) -> None:
+        geometry = self.settings.bytes("geometry")
+        if geometry.isEmpty() or not self.restoreGeometry(geometry):
+            screen = self.screen().availableSize()
+            self.resize(min(FIRST_SIZE[0], screen.width()), min(FIRST_SIZE[1], screen.height()))
+        self.panel_layout.restore({name: self.settings.bytes(name) for name in self.panel_layout.splitters})
+        self.panel_layout.hidden = self.settings.hidden_panels
+        if self.settings.complaint:
+            self.say(self.settings.complaint)
