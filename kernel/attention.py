@@ -1,15 +1,21 @@
-"""`flash_attn_triton`: checks the tensors, picks the configuration, launches the kernel, and differentiates it."""
+"""`flash_attn_triton`: checks the tensors, picks the configuration, launches the kernels, and differentiates them.
+
+The launches stand in two registered operators, flashscope::attention and flashscope::attention_backward, so that
+autograd and torch.compile know them. A call that needs neither skips the dispatcher, which costs more than the launch.
+"""
 
 import math
 import warnings
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from kernel import configs
-from kernel.configs import Config
+from kernel.backward import attention_delta, attention_dkdv, attention_dq
+from kernel.configs import BackwardConfig, Config
 from kernel.forward import attention_forward
 from kernel.interpreted import INTERPRETED
 from kernel.problem import LOG2E
@@ -18,6 +24,8 @@ DTYPES: Final = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.flo
 # |sm_scale| * log2(e) as the kernel gets it: positive and finite in float32
 MIN_SCALE: Final = float(np.finfo(np.float32).tiny)
 MAX_SCALE: Final = float(np.finfo(np.float32).max)
+# a tile is at most 256 x 256, so strides below this keep its offsets under 2^31
+WIDE_STRIDE: Final = 1 << 22
 
 
 def flash_attn_triton(
@@ -33,21 +41,24 @@ def flash_attn_triton(
     num_warps: int | None = None,
     num_stages: int | None = None,
     allow_tf32: bool = False,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+) -> Any:
     """softmax(sm_scale · q·kᵀ)·v, computed tile by tile (Dao, FlashAttention-2, 2023).
 
     q (batch, heads, seqlen_q, head_dim), k and v (batch, kv_heads, seqlen_k, head_dim): float16, bfloat16 or float32,
     any strides, head_dim 1 to 256; heads is a multiple of kv_heads, query head h reads key head h * kv_heads // heads.
     causal: row i sees the keys up to i + seqlen_k - seqlen_q. sm_scale: any finite number, None is 1/sqrt(head_dim).
 
-    Returns o like q, contiguous; with return_lse also lse (batch * heads, seqlen_q) in float32,
-    lse_i = log2 sum_j exp(sm_scale q_i k_j). A row that sees no key has o = 0 and lse = -inf.
+    Returns o like q, contiguous; with return_lse the pair of o and lse (batch * heads, seqlen_q) in float32,
+    lse_i = log2 sum_j exp(sm_scale q_i k_j). A row that sees no key has o = 0 and lse = -inf. An inf or NaN reaches
+    the rows that see it and no others. Both o and lse are differentiable, once.
     float32 is multiplied in full precision unless allow_tf32. Blocks, warps and stages not given are kernel.configs'.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
     check(q, k, v, sm_scale)
     scale = 1.0 / math.sqrt(q.shape[3]) if sm_scale is None else float(sm_scale)
-    o, lse = launch(q, k, v, bool(causal), scale, (block_m, block_n, num_warps, num_stages), allow_tf32)
+    asked = [block_m or 0, block_n or 0, num_warps or 0, num_stages or 0]
+    call = attention if _needs_dispatcher(q, k, v) else forward
+    o, lse = call(q, k, v, bool(causal), scale, asked, allow_tf32)
     return (o, lse) if return_lse else o
 
 
@@ -69,7 +80,7 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
         raise ValueError(f"q, k and v are on {q.device}, {k.device} and {v.device}; move them to one device.")
     batch, heads, _, head_dim = q.shape
     if k.shape != v.shape:
-        raise ValueError(f"k has shape {tuple(k.shape)} and v {tuple(v.shape)}; they must be equal.")
+        raise ValueError(f"k has shape {tuple(k.shape)} and v {tuple(v.shape)}; give them the same shape.")
     if k.shape[0] != batch or k.shape[3] != head_dim:
         raise ValueError(
             f"q has shape {tuple(q.shape)} and k {tuple(k.shape)}; batch (first) and head_dim (last) must be equal."
@@ -90,58 +101,186 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
         )
 
 
-def launch(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, asked: tuple, allow_tf32: bool
+def _needs_dispatcher(*tensors: torch.Tensor) -> bool:
+    """Whether somebody has to see the operator: autograd, torch.compile, a tensor subclass, a mode, a transform."""
+    if torch.compiler.is_compiling():
+        return True
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return True
+    return (
+        any(type(x) not in (torch.Tensor, torch.nn.Parameter) for x in tensors)
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+    )
+
+
+def forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, asked: list[int], allow_tf32: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """o (batch, heads, seqlen_q, head_dim) and lse (batch * heads, seqlen_q) of tensors that were checked."""
+    """o (batch, heads, seqlen_q, head_dim) and lse (batch * heads, seqlen_q) of tensors that were checked.
+
+    asked: block_m, block_n, num_warps and num_stages, 0 where kernel.configs chooses.
+    """
     batch, heads, seqlen_q, head_dim = q.shape
+    config = _forward_config(q.device.index, head_dim, q.dtype, causal, *asked)
     o = torch.empty((batch, heads, seqlen_q, head_dim), dtype=q.dtype, device=q.device)
     lse = torch.empty((batch * heads, seqlen_q), dtype=torch.float32, device=q.device)
-    config = _config(q, causal, asked)
     programs = batch * heads * -(-seqlen_q // config.block_m)
-    if not programs:
-        return o, lse
-    arguments = (
-        *(q, k, v, o, lse),
-        min(max(abs(scale) * LOG2E, MIN_SCALE), MAX_SCALE) if scale else 1.0,
-        *(*q.stride(), *k.stride(), *v.stride()),
-        *(heads, heads // max(1, k.shape[1]), seqlen_q, k.shape[2]),
-    )
-    constants = {
-        "HEAD_DIM": head_dim,
-        "HEAD_DIM_PAD": max(16, 1 << (head_dim - 1).bit_length()),
-        "BLOCK_M": config.block_m,
-        "BLOCK_N": config.block_n,
-        "CAUSAL": causal,
-        "SIGN": (scale > 0) - (scale < 0),
-        "PRECISION": "tf32" if allow_tf32 else "ieee",
-    }
-    _run(attention_forward, q.device, programs, arguments, constants, config)
+    if programs:
+        _run(
+            attention_forward,
+            q.device,
+            programs,
+            (q, k, v, o, lse, _exponent_scale(scale), *_layout(q, k, v), *_lengths(q, k)),
+            _constants(config, head_dim, causal, scale, _precision(q, allow_tf32), _wide(q, k, v)),
+            config,
+        )
     return o, lse
+
+
+def backward(
+    do: torch.Tensor,
+    dlse: torch.Tensor | None,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool,
+    scale: float,
+    allow_tf32: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dq, dk and dv, contiguous, from the gradients of o and lse; two calls give the same bits."""
+    head_dim = q.shape[3]
+    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    if q.numel() == 0 or k.numel() == 0:
+        return dq.zero_(), dk.zero_(), dv.zero_()
+    config = _backward_config(q.device.index, head_dim, q.dtype, causal)
+    delta = torch.empty_like(lse)
+    wide = _wide(q, k, v, do, o)
+    pad = max(16, 1 << (head_dim - 1).bit_length())
+    _run(
+        attention_delta,
+        q.device,
+        lse.shape[0] * -(-lse.shape[1] // config.delta.block_m),
+        (o, do, lse if dlse is None else dlse.contiguous(), delta, *_layout(o, do), q.shape[1], q.shape[2]),
+        {"HEAD_DIM": head_dim, "HEAD_DIM_PAD": pad, "BLOCK_M": config.delta.block_m}
+        | {"HAS_DLSE": dlse is not None, "WIDE": wide},
+        config.delta,
+    )
+    inputs = (q, k, v, do, lse, delta)
+    rest = (scale, _exponent_scale(scale), *_layout(q, k, v, do), *_lengths(q, k))
+    for kernel, outputs, heads, length, block, part in (
+        (attention_dkdv, (dk, dv), k.shape[0] * k.shape[1], k.shape[2], config.dkdv.block_n, config.dkdv),
+        (attention_dq, (dq,), lse.shape[0], q.shape[2], config.dq.block_m, config.dq),
+    ):
+        constants = _constants(part, head_dim, causal, scale, _precision(q, allow_tf32), wide)
+        ragged = q.shape[2] % part.block_m != 0 or k.shape[2] % part.block_n != 0
+        programs = heads * -(-length // block)
+        _run(kernel, q.device, programs, (*inputs, *outputs, *rest), constants | {"RAGGED": ragged}, part)
+    return dq, dk, dv
+
+
+attention = torch.library.custom_op("flashscope::attention", forward, mutates_args=())
+attention_backward = torch.library.custom_op("flashscope::attention_backward", backward, mutates_args=())
+
+
+@attention.register_fake
+def _(q, k, v, causal, scale, asked, allow_tf32):
+    return q.new_empty(q.shape), q.new_empty((q.shape[0] * q.shape[1], q.shape[2]), dtype=torch.float32)
+
+
+@attention_backward.register_fake
+def _(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
+    q, k, v, ctx.causal, ctx.scale, _, ctx.allow_tf32 = inputs
+    ctx.save_for_backward(q, k, v, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple:
+    if do is None and dlse is None:
+        return (None,) * 7
+    q, k, v, o, lse = ctx.saved_tensors
+    if do is None:
+        do = o.new_zeros(()).expand(o.shape)
+    return (*attention_backward(do, dlse, q, k, v, o, lse, ctx.causal, ctx.scale, ctx.allow_tf32), *(None,) * 4)
+
+
+attention.register_autograd(_differentiate, setup_context=_save)
 
 
 def _run(
     kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any], config: Config
 ) -> None:
     """Launches on the tensors' device and its current stream, whichever device is current."""
-    options = {} if INTERPRETED else {"num_warps": config.num_warps, "num_stages": config.num_stages}
     if INTERPRETED:
         # NumPy warns where a GPU goes on silently: NaN, infinity, log2(0)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             kernel[(programs,)](*arguments, **constants)
     elif device.index == torch.cuda.current_device():
-        kernel[(programs,)](*arguments, **constants, **options)
+        kernel[(programs,)](*arguments, **constants, num_warps=config.num_warps, num_stages=config.num_stages)
     else:
         with torch.cuda.device(device):
-            kernel[(programs,)](*arguments, **constants, **options)
+            kernel[(programs,)](*arguments, **constants, num_warps=config.num_warps, num_stages=config.num_stages)
 
 
-def _config(q: torch.Tensor, causal: bool, asked: tuple) -> Config:
-    capability = configs.INTERPRETER if INTERPRETED else torch.cuda.get_device_capability(q.device)
-    config = configs.choose(capability, q.shape[3], DTYPES[q.dtype], causal)
-    names = ("block_m", "block_n", "num_warps", "num_stages")
-    return replace(config, **{name: value for name, value in zip(names, asked, strict=True) if value})
+def _constants(config: Config, head_dim: int, causal: bool, scale: float, precision: str, wide: bool) -> dict[str, Any]:
+    return {
+        "HEAD_DIM": head_dim,
+        "HEAD_DIM_PAD": max(16, 1 << (head_dim - 1).bit_length()),
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "CAUSAL": causal,
+        "SIGN": (scale > 0) - (scale < 0),
+        "PRECISION": precision,
+        "WIDE": wide,
+    }
+
+
+def _exponent_scale(scale: float) -> float:
+    return min(max(abs(scale) * LOG2E, MIN_SCALE), MAX_SCALE) if scale else 1.0
+
+
+def _precision(q: torch.Tensor, allow_tf32: bool) -> str:
+    return "tf32" if allow_tf32 and q.dtype == torch.float32 else "ieee"
+
+
+def _layout(*tensors: torch.Tensor) -> tuple[int, ...]:
+    return tuple(stride for x in tensors for stride in x.stride())
+
+
+def _wide(*tensors: torch.Tensor) -> bool:
+    return any(max(x.stride()[2:]) >= WIDE_STRIDE for x in tensors)
+
+
+def _lengths(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int, int, int]:
+    """heads, query heads a key head, seqlen_q, seqlen_k."""
+    return q.shape[1], q.shape[1] // max(1, k.shape[1]), q.shape[2], k.shape[2]
+
+
+@lru_cache(maxsize=256)
+def _forward_config(
+    device: int | None, head_dim: int, dtype: torch.dtype, causal: bool, m: int, n: int, warps: int, stages: int
+) -> Config:
+    return configs.forward(_gpu(device), head_dim, DTYPES[dtype], causal, m, n, warps, stages)
+
+
+@lru_cache(maxsize=256)
+def _backward_config(device: int | None, head_dim: int, dtype: torch.dtype, causal: bool) -> BackwardConfig:
+    return configs.backward(_gpu(device), head_dim, DTYPES[dtype], causal)
+
+
+@lru_cache(maxsize=16)
+def _gpu(device: int | None) -> configs.Gpu:
+    if INTERPRETED:
+        return configs.INTERPRETER
+    return configs.Gpu(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -3,21 +3,18 @@
 from dataclasses import dataclass
 from typing import Final
 
-# bytes of shared memory that one program may have, by compute capability (CUDA C programming guide, table of limits)
-SHARED_LIMITS: Final = {
-    (7, 0): 98_304,
-    (7, 5): 65_536,
-    (8, 0): 166_912,
-    (8, 6): 101_376,
-    (8, 7): 166_912,
-    (8, 9): 101_376,
-    (9, 0): 232_448,
-    (10, 0): 232_448,
-    (10, 3): 232_448,
-    (12, 0): 101_376,
-    (12, 1): 101_376,
-}
-INTERPRETER: Final = (0, 0)
+from kernel.problem import ITEMSIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU by its name and compute capability (major, minor)."""
+
+    name: str
+    capability: tuple[int, int]
+
+
+INTERPRETER: Final = Gpu("Triton's interpreter", (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +27,18 @@ class Config:
     num_stages: int
 
 
-def choose(capability: tuple[int, int], head_dim: int, dtype: str, causal: bool) -> Config:
-    """The table's entry for a GPU (major, minor); (0, 0) is the interpreter."""
-    return Config(128, 64, 4 if head_dim <= 64 else 8, 2)
+@dataclass(frozen=True, slots=True)
+class BackwardConfig:
+    """The three kernels of the backward."""
+
+    delta: Config
+    dkdv: Config
+    dq: Config
+
+
+def forward(gpu, head_dim, dtype, causal, block_m=0, block_n=0, num_warps=0, num_stages=0) -> Config:
+    return Config(block_m or 128, block_n or 64, num_warps or 4, num_stages or 2)
+
+
+def backward(gpu, head_dim, dtype, causal) -> BackwardConfig:
+    return BackwardConfig(Config(64, 64, 4, 1), Config(64, 64, 4, 2), Config(64, 64, 4, 2))

@@ -20,7 +20,7 @@ def attention_forward(
     stride_vb, stride_vh, stride_vn, stride_vd,
     heads, group, seqlen_q, seqlen_k,
     HEAD_DIM: tl.constexpr, HEAD_DIM_PAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    CAUSAL: tl.constexpr, SIGN: tl.constexpr, PRECISION: tl.constexpr,
+    CAUSAL: tl.constexpr, SIGN: tl.constexpr, PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """One block of rows of o (batch, heads, seqlen_q, head_dim), contiguous, and of lse (batch * heads, seqlen_q).
 
@@ -36,7 +36,6 @@ def attention_forward(
     k_ptr += batch * stride_kb + head // group * stride_kh
     v_ptr += batch * stride_vb + head // group * stride_vh
     rows = q_start + tl.arange(0, BLOCK_M)
-    columns = tl.arange(0, HEAD_DIM_PAD)
 
     # Row i sees the first seen[i] keys: all, or when causal those up to a diagonal that ends at the bottom right.
     seen = tl.zeros([BLOCK_M], tl.int32) + seqlen_k
@@ -49,7 +48,7 @@ def attention_forward(
         end = tl.minimum(q_start + BLOCK_M - 1 + diagonal, seqlen_k)
 
     # load_q: q (BLOCK_M, D), with the sign of the scale, so that qk_scale > 0; m, l and acc start empty
-    q = load_tile(q_ptr, rows, columns, stride_qm, stride_qd, seqlen_q, HEAD_DIM, True)
+    q = load_tile(q_ptr, q_start, seqlen_q, stride_qm, stride_qd, BLOCK_M, HEAD_DIM, HEAD_DIM_PAD, True, WIDE)
     if SIGN != 1:
         q = (q * SIGN).to(q.dtype)
     m = tl.full([BLOCK_M], float("-inf"), tl.float32)
@@ -59,14 +58,14 @@ def attention_forward(
     # Full tiles first, then the partial ones: those with keys that not every row sees.
     for start in range(0, full_end, BLOCK_N):
         m, l, acc = attend(
-            q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k,
-            qk_scale, HEAD_DIM, BLOCK_N, PRECISION, PARTIAL=False, CAREFUL=False,
+            q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, seen, seqlen_k, qk_scale,
+            BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, WIDE, PRECISION, PARTIAL=False, CAREFUL=False,
         )  # fmt: skip
     if full_end < end:
         for start in range(full_end, end, BLOCK_N):
             m, l, acc = attend(
-                q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k,
-                qk_scale, HEAD_DIM, BLOCK_N, PRECISION, PARTIAL=True, CAREFUL=False,
+                q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, seen, seqlen_k, qk_scale,
+                BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, WIDE, PRECISION, PARTIAL=True, CAREFUL=False,
             )  # fmt: skip
 
     # An inf or NaN in v times p = 0 is NaN, also in rows that do not see its key. It is rare: found here, and redone.
@@ -76,8 +75,8 @@ def attention_forward(
         acc = tl.zeros([BLOCK_M, HEAD_DIM_PAD], tl.float32)
         for start in tl.range(0, end, BLOCK_N, num_stages=1):
             m, l, acc = attend(
-                q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k,
-                qk_scale, HEAD_DIM, BLOCK_N, PRECISION, PARTIAL=True, CAREFUL=True,
+                q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, seen, seqlen_k, qk_scale,
+                BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, WIDE, PRECISION, PARTIAL=True, CAREFUL=True,
             )  # fmt: skip
 
     # normalise: o = acc / l; a row that saw no key has l = 0 and gets o = 0
@@ -86,6 +85,7 @@ def attention_forward(
 
     # store: o in the input dtype; lse in float32, base 2, scale included
     o_ptr += (head_index.to(tl.int64) * seqlen_q + q_start) * HEAD_DIM
+    columns = tl.arange(0, HEAD_DIM_PAD)
     o_ptrs = o_ptr + tl.arange(0, BLOCK_M)[:, None] * HEAD_DIM + columns[None, :]
     inside = (rows < seqlen_q)[:, None] & (columns < HEAD_DIM)[None, :]
     tl.store(o_ptrs, rounded(o, o_ptr.dtype.element_ty), mask=inside)
@@ -94,23 +94,20 @@ def attention_forward(
 
 @triton.jit
 def attend(
-    q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, columns, seen, seqlen_k, qk_scale,
-    HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr, PARTIAL: tl.constexpr,
-    CAREFUL: tl.constexpr,
+    q, m, l, acc, start, k_ptr, v_ptr, stride_kn, stride_kd, stride_vn, stride_vd, seen, seqlen_k, qk_scale,
+    BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, HEAD_DIM_PAD: tl.constexpr, WIDE: tl.constexpr,
+    PRECISION: tl.constexpr, PARTIAL: tl.constexpr, CAREFUL: tl.constexpr,
 ):  # fmt: skip
     """The body of the loop: the rows of q attend to the tile of keys that begins at `start`."""
-    keys = tl.arange(0, BLOCK_N)
-
     # load_k: k (BLOCK_N, D)
-    k_tile = k_ptr + tl.cast(start, tl.int64) * stride_kn
-    k = load_tile(k_tile, keys, columns, stride_kn, stride_kd, seqlen_k - start, HEAD_DIM, PARTIAL)
+    k = load_tile(k_ptr, start, seqlen_k, stride_kn, stride_kd, BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, PARTIAL, WIDE)
 
     # scores: s (BLOCK_M, BLOCK_N) = q·kᵀ in float32, unscaled
     s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
 
     # mask: -inf where the row does not see the key
     if PARTIAL:
-        s = tl.where(keys[None, :] < (seen - start)[:, None], s, float("-inf"))
+        s = tl.where(tl.arange(0, BLOCK_N)[None, :] < (seen - start)[:, None], s, float("-inf"))
 
     # row_max: m_new (BLOCK_M,), in units of the exponent
     m_new = tl.maximum(m, tl.max(s, 1) * qk_scale)
@@ -129,12 +126,24 @@ def attend(
     acc = acc * alpha[:, None]
 
     # load_v: v (BLOCK_N, D)
-    v_tile = v_ptr + tl.cast(start, tl.int64) * stride_vn
-    v = load_tile(v_tile, keys, columns, stride_vn, stride_vd, seqlen_k - start, HEAD_DIM, PARTIAL)
+    v = load_tile(v_ptr, start, seqlen_k, stride_vn, stride_vd, BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, PARTIAL, WIDE)
 
     # accumulate: acc (BLOCK_M, D) += p·v, with p rounded to the input dtype
     if CAREFUL:
-        acc, v = set_apart(acc, v, v_tile, stride_vn, stride_vd, columns, seen - start, seqlen_k - start, HEAD_DIM)
+        acc, v = set_apart(
+            acc,
+            v,
+            v_ptr,
+            start,
+            seqlen_k,
+            stride_vn,
+            stride_vd,
+            tl.zeros_like(seen),
+            seen,
+            HEAD_DIM,
+            HEAD_DIM_PAD,
+            WIDE,
+        )
     p = lift(rounded(p, v_ptr.dtype.element_ty))
     acc = tl.dot(p, v, acc, input_precision=PRECISION)
     m = m_new
@@ -142,28 +151,41 @@ def attend(
 
 
 @triton.jit
-def load_tile(ptr, rows, columns, stride_row, stride_column, num_rows, HEAD_DIM: tl.constexpr, BOUNDED: tl.constexpr):
-    """A tile (rows, columns) of one head; past HEAD_DIM, and past num_rows if BOUNDED, it holds 0."""
-    ptrs = ptr + rows[:, None].to(tl.int64) * stride_row + columns[None, :].to(tl.int64) * stride_column
+def load_tile(
+    ptr, start, num_rows, stride_row, stride_column,
+    ROWS: tl.constexpr, HEAD_DIM: tl.constexpr, HEAD_DIM_PAD: tl.constexpr, BOUNDED: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Rows start ... start + ROWS - 1 of one head; past HEAD_DIM, and past num_rows if BOUNDED, the tile holds 0."""
+    rows = tl.arange(0, ROWS)[:, None]
+    columns = tl.arange(0, HEAD_DIM_PAD)[None, :]
+    if WIDE:  # a tile that spans 2^31 elements; else 32-bit offsets save registers
+        offsets = rows.to(tl.int64) * stride_row + columns.to(tl.int64) * stride_column
+    else:
+        offsets = rows * stride_row + columns * stride_column
+    ptrs = ptr + tl.cast(start, tl.int64) * stride_row + offsets
     if BOUNDED:
-        return lift(tl.load(ptrs, mask=(rows < num_rows)[:, None] & (columns < HEAD_DIM)[None, :], other=0.0))
-    elif HEAD_DIM < columns.shape[0]:
-        return lift(tl.load(ptrs, mask=(columns < HEAD_DIM)[None, :], other=0.0))
+        return lift(tl.load(ptrs, mask=(rows < num_rows - start) & (columns < HEAD_DIM), other=0.0))
+    elif HEAD_DIM < HEAD_DIM_PAD:
+        return lift(tl.load(ptrs, mask=columns < HEAD_DIM, other=0.0))
     else:
         return lift(tl.load(ptrs))
 
 
 @triton.jit
-def set_apart(acc, v, v_tile, stride_vn, stride_vd, columns, seen, num_keys, HEAD_DIM: tl.constexpr):
-    """Adds the infinities and NaNs of v (BLOCK_N, D) to the rows of acc that see them; returns acc and the rest of v.
+def set_apart(
+    acc, tile, ptr, start, num_rows, stride_row, stride_column, low, high,
+    HEAD_DIM: tl.constexpr, HEAD_DIM_PAD: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Adds the infinities and NaNs of a tile to those rows of acc that see them; returns acc and the rest of the tile.
 
-    The product would bring them to every row: p = 0 times infinity is NaN.
+    Row i of acc sees the rows low[i] ... high[i] - 1 of the head. The product would bring them to every row of acc:
+    p = 0 times infinity is NaN.
     """
-    finite = tl.abs(v) < float("inf")
+    finite = tl.abs(tile) < float("inf")
     if tl.min(tl.where(finite, 1, 0)) == 0:
-        v = tl.where(finite, v, 0.0)
-        for key in range(v.shape[0]):
-            row = load_tile(v_tile, key + tl.arange(0, 1), columns, stride_vn, stride_vd, num_keys, HEAD_DIM, True)
-            row = tl.where(tl.abs(row) < float("inf"), 0.0, row)
-            acc += tl.where((key < seen)[:, None], row.to(tl.float32), 0.0)
-    return acc, v
+        tile = tl.where(finite, tile, 0.0)
+        for i in range(start, start + tile.shape[0]):
+            row = load_tile(ptr, i, num_rows, stride_row, stride_column, 1, HEAD_DIM, HEAD_DIM_PAD, True, WIDE)
+            row = tl.where(tl.abs(row) < float("inf"), 0.0, row).to(tl.float32)
+            acc += tl.where(((low <= i) & (high > i))[:, None], row, 0.0)
+    return acc, tile
