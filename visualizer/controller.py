@@ -23,6 +23,7 @@ FILL_SECONDS_PLAYING: Final = 0.002
 FILL_EVERY_MS: Final = 10
 REFRESH_SECONDS: Final = 0.2
 QUIET_SECONDS: Final = 0.1
+LINE_STEPS: Final = 100_000
 TENSOR_SUFFIXES: Final = (".npz", ".safetensors")
 
 
@@ -30,7 +31,7 @@ class Controller(QObject):
     """State in, Frame out; undo, sessions, and the kernel's runs.
 
     `refused` carries the problem field to blame and one sentence, `said` a sentence on anything else; both leave what
-    was shown as it was. Raises ProblemError from the constructor only, when the first state's problem cannot be.
+    was shown as it was. Only the constructor raises ProblemError, when the first state's problem cannot be.
     """
 
     frame = Signal(object)
@@ -38,16 +39,18 @@ class Controller(QObject):
     refused = Signal(str, str)
     said = Signal(str)
     state_changed = Signal()
+    run_changed = Signal()
 
     def __init__(self, state: State = OPENING) -> None:
         super().__init__()
-        self.tape = Tape(state.problem)
+        self.tape = new_tape(state.problem)
         self.state = self._clipped(state)
         self.session: Path | None = None
         self.saved = self.state
         self.past = Past()
-        self.runs = Runs(self)
-        self.runs.changed.connect(self.refresh)
+        self.runs = Runs(state.problem, self)
+        self.runs.changed.connect(self._run_changed)
+        self.runs.said.connect(self.said)
         self.is_playing = False
         self._busy_until = 0.0
         self._refreshed = 0.0
@@ -56,29 +59,29 @@ class Controller(QObject):
         self._timer.timeout.connect(self._fill)
 
     def change(self, **fields: Any) -> bool:
-        """Changes fields of the State or of its Problem; False, with a sentence emitted, when that cannot be."""
+        """Changes fields of the State or of its Problem; False, with `refused` emitted, when that cannot be."""
         try:
-            after = self.state.change(**fields)
+            self._take(self.state.change(**fields))
         except ProblemError as error:
             self.refused.emit(error.field, str(error))
             return False
-        return self.go_to(after)
+        return True
 
     def go_to(self, state: State, *, remember: bool = True) -> bool:
-        """Takes a whole State; False, with a sentence emitted, when its problem cannot be."""
+        """Takes a whole State; False, with `said` emitted, when its problem cannot be."""
+        try:
+            self._take(state, remember)
+        except ProblemError as error:
+            self.said.emit(str(error))
+            return False
+        return True
+
+    def _take(self, state: State, remember: bool = True) -> None:
+        """Makes `state` the State and shows it, or raises ProblemError and leaves everything as it was."""
         before = self.state
         problem_changed = state.problem != before.problem
         if problem_changed:
-            try:
-                tape = Tape(state.problem)
-            except ProblemError as error:
-                self.refused.emit(error.field, str(error))
-                return False
-            except MemoryError:
-                self.refused.emit(
-                    "seqlen_q", "This problem does not fit in memory; make batch, heads or seqlen smaller."
-                )
-                return False
+            tape = new_tape(state.problem)
             if state.step == before.step:
                 state = state.change(step=moves.carry(self.tape.tiling, before.step, tape.tiling))
             self.tape = tape
@@ -86,14 +89,13 @@ class Controller(QObject):
         if remember:
             self.past.note(before, self.state)
         if problem_changed:
-            self.runs.problem = state.problem
+            self.runs.show_problem(state.problem)
             self.problem_changed.emit(state.problem)
             self._timer.start()
         self._busy_until = time.monotonic() + QUIET_SECONDS
         if self.state != before:
             self.refresh()
             self.state_changed.emit()
-        return True
 
     def refresh(self) -> None:
         """Emits the Frame of what is."""
@@ -130,18 +132,22 @@ class Controller(QObject):
             self.change(step=found)
 
     def go_to_line(self, step_name: str) -> None:
-        """Goes to the next execution of a step's source line, round to the first one after the last."""
-        steps = range(self.state.step + 1, len(self.tape)), range(min(self.state.step, len(self.tape)))
-        limit = 0
-        for part in steps:
-            for index in part:
-                limit += 1
-                if self.tape.tiling.locate(index).step == step_name:
-                    self.change(step=index)
-                    return
-                if limit > 200_000:
-                    break
-        self.said.emit(f"No step of this problem runs {step_name}: there are no such tiles in it.")
+        """Goes to the next execution of a step's source line, from the start again after the last one."""
+        total, here = len(self.tape), self.state.step
+        found = self._next_execution(step_name, here + 1, total)
+        if found is None:
+            found = self._next_execution(step_name, 0, min(here + 1, total))
+        if found is None:
+            self.said.emit(f"No step of this problem runs {step_name}: there are no such tiles in it.")
+        else:
+            self.change(step=found)
+
+    def _next_execution(self, step_name: str, start: int, end: int) -> int | None:
+        if step_name == "mask":  # rare: whole programs may have none
+            found = self.tape.find(start - 1, "partial tile", 0)
+            return found if found is not None and found < end else None
+        locate = self.tape.tiling.locate
+        return next((i for i in range(start, min(end, start + LINE_STEPS)) if locate(i).step == step_name), None)
 
     def undo(self) -> None:
         state = self.past.undo(self.state)
@@ -188,10 +194,22 @@ class Controller(QObject):
         return self.session is not None and self.state != self.saved
 
     def run_kernel(self) -> None:
-        self.runs.start(self.state.problem)
+        self.runs.start(self.state.problem, self.tape.inputs)
 
     def cancel(self) -> None:
         self.runs.cancel()
+
+    def belongs_to(self, session: Path) -> None:
+        """Says that what is shown came from this session file, and marks what has changed since it was saved."""
+        try:
+            self.saved = load(session)
+        except StateError:
+            return
+        self.session = session
+
+    def _run_changed(self) -> None:
+        self.refresh()
+        self.run_changed.emit()
 
     def _clipped(self, state: State) -> State:
         return state.change(step=min(max(0, state.step), max(0, len(self.tape) - 1)))
@@ -206,3 +224,12 @@ class Controller(QObject):
             self._timer.stop()
         if not more or now - self._refreshed > REFRESH_SECONDS:
             self.refresh()
+
+
+def new_tape(problem: Problem) -> Tape:
+    """The problem's tape. Raises ProblemError, also when there is no memory for it."""
+    try:
+        return Tape(problem)
+    except MemoryError as error:
+        sentence = "This problem does not fit in memory; make batch, heads or seqlen smaller."
+        raise ProblemError("seqlen_q", sentence) from error

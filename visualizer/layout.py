@@ -48,6 +48,10 @@ class PanelLayout(QWidget):
     def set_theme(self, theme: Theme) -> None:
         for splitter in self.splitters.values():
             splitter.setHandleWidth(theme.px(10))
+        self.setStyleSheet(
+            "QSplitter::handle { background: transparent; image: none; }"
+            f"QSplitter::handle:hover {{ background: {theme.border}; border-radius: {theme.px(3)}px; }}"
+        )
 
     def reset(self) -> None:
         """Every panel shown, in its first size."""

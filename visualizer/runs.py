@@ -7,12 +7,14 @@ from typing import Any, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
+from kernel.inputs import Inputs
 from kernel.problem import Problem
+from kernel.results import Hello, RunResult
 from visualizer.frame import RunView
 
 
 class Worker(Protocol):
-    """What is needed of WorkerClient; `run` returns the number that its messages will carry."""
+    """What is needed of a WorkerClient; see there for its signals."""
 
     ready: Any
     progress: Any
@@ -20,29 +22,100 @@ class Worker(Protocol):
     failed: Any
     died: Any
 
-    def run(self, problem: Problem) -> int: ...
+    def start(self) -> None: ...
+    def run(self, problem: Problem, inputs: Inputs | None = None) -> int: ...
     def cancel(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Runs(QObject):
-    """Starts and cancels runs; messages that carry another number than the current run's are dropped."""
+    """Starts and cancels runs. A message that carries another number than the run's that is waited for is dropped."""
 
     changed = Signal()
+    said = Signal(str)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, problem: Problem, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._view = RunView()
+        self.view = RunView(worker="worker not started")
+        self._problem = problem
+        self._ran: Problem | None = None
+        self._asked: Problem | None = None
         self._number: int | None = None
         self._worker: Worker | None = None
-        self._waiting: Problem | None = None
-        self._ran: Problem | None = None
-        self.problem: Problem | None = None
-
-    @property
-    def view(self) -> RunView:
-        stale = self._view.result is not None and self._ran is not None and self._ran != self.problem
-        return replace(self._view, stale=stale)
 
     @property
     def is_running(self) -> bool:
-        return self._view.phase == "running"
+        return self.view.phase == "running"
+
+    def attach(self, worker: Worker) -> None:
+        """Takes the worker, and starts it in the background."""
+        self._worker = worker
+        worker.ready.connect(self._ready)
+        worker.progress.connect(self._progress)
+        worker.finished.connect(self._finished)
+        worker.failed.connect(self._failed)
+        worker.died.connect(self._died)
+        self._set(worker="worker starting …")
+        worker.start()
+
+    def show_problem(self, problem: Problem) -> None:
+        """Says which problem is shown: the result of another is stale, and is not when that is shown again."""
+        self._problem = problem
+        stale = self._is_stale
+        if stale != self.view.stale:
+            self.view = replace(self.view, stale=stale)
+
+    def start(self, problem: Problem, inputs: Inputs | None = None) -> None:
+        """Runs the kernel on `problem`; a run that is on its way is given up."""
+        if self._worker is None:
+            self.said.emit("The worker has not been started yet; try again in a moment.")
+            return
+        self._asked = problem
+        self._number = self._worker.run(problem, inputs)
+        self._set(phase="running", stage="starting", fraction=None, message="")
+
+    def cancel(self) -> None:
+        """Kills the run that is on its way; the result of an earlier one stays."""
+        if self._worker is None or not self.is_running:
+            return
+        self._number = None
+        self._worker.cancel()
+        self._set(phase="cancelled", message="The run was cancelled.", worker="worker stopped; the next run starts it")
+
+    def close(self) -> None:
+        """Ends the worker for good."""
+        self._number = None
+        if self._worker is not None:
+            self._worker.close()
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._ran is not None and self._ran != self._problem
+
+    def _set(self, **values: Any) -> None:
+        self.view = replace(self.view, stale=self._is_stale, **values)
+        self.changed.emit()
+
+    def _ready(self, hello: Hello) -> None:
+        versions = hello.versions.get("triton")
+        device = f"{hello.device} · Triton {versions}" if versions else hello.device
+        self._set(worker="worker ready" if hello.can_run else hello.reason, device=device)
+
+    def _progress(self, number: int, stage: str, fraction: float | None) -> None:
+        if number == self._number:
+            self._set(stage=stage, fraction=fraction)
+
+    def _finished(self, number: int, result: RunResult) -> None:
+        if number == self._number:
+            self._number, self._ran = None, self._asked
+            self._set(phase="done", stage="", fraction=None, message=result.sentence, result=result)
+
+    def _failed(self, number: int, sentence: str) -> None:
+        if number == self._number:
+            self._number = None
+            self._set(phase="failed", stage="", fraction=None, message=sentence)
+            self.said.emit(sentence)
+
+    def _died(self, sentence: str) -> None:
+        self._set(worker="worker stopped; the next run starts it")
+        self.said.emit(sentence)

@@ -65,6 +65,7 @@ class Window(QMainWindow):
         self._restore()
         self.problem_bar.show_problem(controller.state.problem)
         self._title()
+        self.setFocus()  # not the first field: keys play and step from the start
         controller.refresh()
 
     @property
@@ -107,9 +108,10 @@ class Window(QMainWindow):
         c, transport, bar = self.controller, self.transport, self.problem_bar
         c.frame.connect(self._show_frame)
         c.problem_changed.connect(bar.show_problem)
-        c.refused.connect(self._refuse)
+        c.refused.connect(bar.refuse)
         c.said.connect(self.say)
         c.state_changed.connect(self._on_state)
+        c.run_changed.connect(self.menus.update)
         self.files.said.connect(self.say)
         bar.problem_changed.connect(lambda fields: c.change(**fields))
         bar.preset_chosen.connect(c.go_to)
@@ -181,9 +183,6 @@ class Window(QMainWindow):
     def say(self, sentence: str) -> None:
         """One sentence in the message bar."""
         self.message_bar.say(sentence)
-
-    def _refuse(self, field: str, sentence: str) -> None:
-        self.say(sentence)
 
     def _title(self) -> None:
         session = self.controller.session
