@@ -32,6 +32,8 @@ LN2: Final = math.log(2)
 MAX_BANDS: Final = 4096
 SHARED_KIB: Final = 227
 REGISTERS_KIB: Final = 256
+# colours reach their ends at this part of the largest value, or nearly all of a normal tile would look empty
+VIVID: Final = 0.6
 
 SENTENCES: Final = {
     "load_q": ("q", "q tile to the chip; m = -inf, l = 0, acc = 0"),
@@ -151,10 +153,10 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
         lse=None if chip.lse is None else chip.lse[:rows],
         fresh=frozenset(FRESH.get(step, {SENTENCES[step][0]})),
         levels={
-            "q": (-level.q, level.q),
-            "k": (-level.k, level.k),
-            "v": (-level.v, level.v),
-            "s": (-level.s, level.s),
+            "q": (-VIVID * level.q, VIVID * level.q),
+            "k": (-VIVID * level.k, VIVID * level.k),
+            "v": (-VIVID * level.v, VIVID * level.v),
+            "s": (-VIVID * level.s, VIVID * level.s),
             "p": (0.0, 1.0),
             "acc": _symmetric(acc),
             "m": (-top, top),

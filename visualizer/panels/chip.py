@@ -1,0 +1,77 @@
+"""What one program holds on the chip, laid out as the equation, and the arithmetic of one of its rows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from PySide6.QtCore import QRect
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from visualizer.frame import Frame
+from visualizer.panels.chip_canvas import ChipCanvas
+from visualizer.panels.equations import Equations
+from visualizer.panels.panel import Panel
+from visualizer.panels.switch import Switch
+from visualizer.theme import Theme
+
+CHOICES = (
+    ("auto", "auto", "Show what the step has just written: scores, then probabilities"),
+    ("s", "s", "Keep showing the scores s = q·kᵀ"),
+    ("p", "p", "Show the probabilities p once they are there"),
+)
+
+
+class ChipPanel(Panel):
+    name: ClassVar[str] = "chip"
+    title: ClassVar[str] = "On chip  (one program)"
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self.canvas = ChipCanvas(theme)
+        self.canvas.row_chosen.connect(lambda row: self.change.emit({"row": row}))
+        self.switch = Switch("Scores or probabilities", CHOICES, self.canvas)
+        self.switch.chosen.connect(lambda value: self.change.emit({"matrix": value}))
+        self.equations = Equations(theme)
+        layout = QVBoxLayout(self.body)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.canvas, 1)
+        layout.addWidget(self.equations)
+        self.restyle()
+
+    def draw(self, frame: Frame) -> None:
+        view = frame.chip
+        assert view is not None
+        if self.caption_label.text() != view.caption:
+            self.caption_label.setText(view.caption)
+            parts = ", ".join(f"{name.replace('alpha', 'α')} {size / 1024:g} KiB" for name, size in view.held)
+            self.caption_label.setToolTip(
+                f"{parts}.\nOne Hopper SM has 227 KiB of shared memory and 256 KiB of registers."
+            )
+            self.caption_label.setStyleSheet("" if view.fits else f"color: {self.theme.bad}")
+        self.switch.show_value(frame.options.get("matrix", "auto"))
+        self.canvas.show_view(view)
+        self.equations.show_equations(f"row {view.rows[0] + view.row:,}   (block row {view.row})", view.equations)
+
+    def restyle(self) -> None:
+        self.switch.set_theme(self.theme)
+        self.switch.adjustSize()
+        self.canvas.set_theme(self.theme)
+        self.equations.set_theme(self.theme)
+        self._share_height()
+        layout = self.body.layout()
+        assert layout is not None
+        layout.setSpacing(self.theme.px(8))
+
+    def resizeEvent(self, event) -> None:
+        super().resizeEvent(event)
+        self._share_height()
+
+    def _share_height(self) -> None:
+        """The equations get a fixed part, so that the picture stands still while their number changes."""
+        lines = next(n for n in (7, 6, 5, 4, 3) if n == 3 or self.equations.height_for_lines(n) <= 0.29 * self.height())
+        self.equations.setFixedHeight(self.equations.height_for_lines(lines))
+
+    def slot_rect(self, quantity: str) -> QRect:
+        """Where a quantity is drawn, in the panel's coordinates: q, k, v, s, p, acc, o, m, alpha, l or lse."""
+        rect = self.canvas.slot_rect(quantity)
+        return QRect(self.canvas.mapTo(self, rect.topLeft()), rect.size())

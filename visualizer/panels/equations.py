@@ -1,0 +1,136 @@
+"""The arithmetic of the selected row, line by line: as many of the newest lines as fit, none of them cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from visualizer.frame import Equation
+from visualizer.theme import Theme
+
+ALIGN = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One written line; note stands behind the text, muted."""
+
+    rect: QRect
+    text: str
+    color: QColor
+    note: str = ""
+    note_rect: QRect | None = None
+
+
+class Equations(QWidget):
+    """A quiet box with a heading and equations; `lines` is what it shows."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Arithmetic of the selected row")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.theme = theme
+        self.lines: list[Line] = []
+        self._heading = ""
+        self._equations: tuple[Equation, ...] = ()
+        self.set_theme(theme)
+
+    def set_theme(self, theme: Theme) -> None:
+        self.theme = theme
+        self._font, self._small = theme.code_font(12.5), theme.code_font(11.5)
+        self._metrics, self._small_metrics = QFontMetrics(self._font), QFontMetrics(self._small)
+        self._arrange()
+
+    def height_for_lines(self, count: int) -> int:
+        return count * self._line_height + 2 * self.theme.px(8)
+
+    @property
+    def _line_height(self) -> int:
+        return max(self._metrics.height() + self.theme.px(2), self.theme.px(17))
+
+    def show_equations(self, heading: str, equations: tuple[Equation, ...]) -> None:
+        if (heading, equations) != (self._heading, self._equations):
+            self._heading, self._equations = heading, equations
+            self.setAccessibleDescription("; ".join([heading, *(f"{e.text} {e.note}".strip() for e in equations)]))
+            self._arrange()
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, self.height_for_lines(5))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._arrange()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self.theme.field))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.drawRoundedRect(self.rect(), self.theme.px(5), self.theme.px(5))
+        muted = QColor(self.theme.muted)
+        for line in self.lines:
+            painter.setFont(self._font)
+            painter.setPen(line.color)
+            painter.drawText(line.rect, ALIGN, line.text)
+            if line.note_rect is not None:
+                painter.setFont(self._small)
+                painter.setPen(muted)
+                painter.drawText(line.note_rect, ALIGN, line.note)
+        painter.end()
+
+    def _arrange(self) -> None:
+        """Sets the newest equations that fit below the heading; too long ones are broken before an equals sign."""
+        px, high = self.theme.px, self._line_height
+        width = self.width() - 2 * px(12)
+        room = max(1, (self.height() - 2 * px(8)) // high)
+        blocks = [self._broken(e, width) for e in self._equations]
+        with_notes = sum(map(len, blocks)) + 1 <= room
+        if not with_notes:
+            blocks = [[line for line in block if not line[3]] for block in blocks]
+        chosen: list[list[tuple[str, str, str, bool]]] = []
+        left = room - 1
+        for block in reversed(blocks):
+            if len(block) > left and chosen:
+                break
+            chosen.insert(0, block)
+            left -= len(block)
+        muted = QColor(self.theme.muted)
+        y = px(8)
+        self.lines = []
+        if left >= 0:
+            self.lines.append(Line(QRect(px(12), y, width, high), self._heading, muted))
+            y += high
+        for block in chosen:
+            for text, note, quantity, alone in block:
+                color = muted if alone else self.theme.word(quantity)
+                used = self._metrics.horizontalAdvance(text)
+                rect = QRect(px(12), y, used, high)
+                at = px(12) + used + px(18)
+                small = self._small_metrics.horizontalAdvance(note)
+                note_rect = QRect(at, y, small, high) if note else None
+                self.lines.append(Line(rect, text, color, note, note_rect))
+                y += high
+        self.update()
+
+    def _broken(self, equation: Equation, width: int) -> list[tuple[str, str, str, bool]]:
+        """(text, note beside it, quantity, whether it is a note alone) for each line of an equation."""
+        advance = self._metrics.horizontalAdvance
+        lines: list[str] = []
+        for part in equation.text.split(" = "):
+            piece = part if not lines else f"= {part}"
+            longer = f"{lines[-1]} {piece}" if lines else piece
+            if lines and advance(longer) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(piece if not lines else f"  {piece}")
+        result = [(line, "", equation.quantity, False) for line in lines]
+        if equation.note:
+            last = lines[-1]
+            beside = advance(last) + self.theme.px(18) + self._small_metrics.horizontalAdvance(equation.note)
+            if beside <= width:
+                result[-1] = (last, equation.note, equation.quantity, False)
+            else:
+                result.append((f"  {equation.note}", "", equation.quantity, True))
+        return result

@@ -1,0 +1,164 @@
+"""A tile of numbers as a picture: colours by level, hatched where masked, loud where it is not a number."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QFont, QImage, QPainter, QPixmap, QTransform
+
+from visualizer.theme import Theme
+
+# the last entries of a colour table are no shades: -inf, +inf, NaN
+SHADES: Final = 253
+NEG_INF, POS_INF, NAN = SHADES, SHADES + 1, SHADES + 2
+LOUD: Final = "#FF2BD6"
+
+
+def color_table(lut: np.ndarray, theme: Theme) -> np.ndarray:
+    """(256,) uint32 0xAARRGGBB: 253 shades of a (256, 3) look-up table, then the colours of -inf, +inf and NaN."""
+    shades = lut[np.linspace(0, 255, SHADES).round().astype(int)]
+    special = [QColor(c) for c in (theme.panel, theme.text, LOUD)]
+    rgb = np.concatenate([shades, [[c.red(), c.green(), c.blue()] for c in special]]).astype(np.uint32)
+    return np.uint32(0xFF000000) | rgb[:, 0] << 16 | rgb[:, 1] << 8 | rgb[:, 2]
+
+
+def to_index(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
+    """uint8 entries of a color_table for float values; levels are the values of the first and the last shade."""
+    low, high = levels
+    with np.errstate(invalid="ignore", over="ignore"):
+        scaled = (values - np.float32(low)) * np.float32((SHADES - 1) / (high - low))
+        np.clip(scaled, 0, SHADES - 1, out=scaled)
+    if np.isfinite(values).all():
+        return (scaled + np.float32(0.5)).astype(np.uint8)
+    index = np.where(np.isnan(scaled), 0, scaled + np.float32(0.5)).astype(np.uint8)
+    index[values == -np.inf] = NEG_INF
+    index[values == np.inf] = POS_INF
+    index[np.isnan(values)] = NAN
+    return index
+
+
+def thin_out(values: np.ndarray, height: int, width: int) -> np.ndarray:
+    """At most height x width values: each is the one of its group of neighbours that is largest in size (or NaN)."""
+    rows, cols = (max(1, -(-n // max(1, limit))) for n, limit in zip(values.shape, (height, width), strict=True))
+    if rows == cols == 1:
+        return values
+    padded = np.pad(values, ((0, -values.shape[0] % rows), (0, -values.shape[1] % cols)), mode="edge")
+    groups = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // cols, cols)
+    high, low = groups.max(axis=(1, 3)), groups.min(axis=(1, 3))
+    return np.where(high >= -low, high, low)
+
+
+def draw_tile(
+    values: np.ndarray,
+    levels: tuple[float, float],
+    table: np.ndarray,
+    size: tuple[int, int],
+    ratio: float,
+    theme: Theme,
+    keep: np.ndarray | None = None,
+    font: QFont | None = None,
+) -> QPixmap:
+    """A picture of `values` (R, C), size (width, height) in device pixels, `ratio` of them to a logical one.
+
+    keep (R, C) bool: False is hatched as masked. font: writes the numbers into the cells.
+    """
+    width, height = size
+    pixmap = QPixmap(width, height)
+    pixmap.setDevicePixelRatio(ratio)
+    whole = QRectF(0, 0, width / ratio, height / ratio)
+    if keep is not None:
+        values = np.where(keep, values, np.float32(0))
+    values = thin_out(values, height, width)
+    index = to_index(values, levels)
+    painter = QPainter(pixmap)
+    painter.drawImage(whole, _image(table[index]))
+    if keep is not None and not keep.all():
+        masked = thin_out((~keep).astype(np.float32), height, width) > 0
+        _hatch(painter, whole, masked, QColor(theme.skipped), QColor(theme.muted), Qt.BrushStyle.BDiagPattern, ratio)
+    else:
+        masked = None
+    nothing = index == NEG_INF
+    if nothing.any():
+        _hatch(painter, whole, nothing, QColor(theme.panel), QColor(theme.muted), Qt.BrushStyle.HorPattern, ratio)
+    wrong = index == NAN
+    if wrong.any():
+        _hatch(painter, whole, wrong, QColor(LOUD), QColor("#000000"), Qt.BrushStyle.DiagCrossPattern, ratio)
+    if font is not None:
+        _numbers(painter, whole, values, table[index], masked, font, theme)
+    painter.end()
+    return pixmap
+
+
+def short(x: float) -> str:
+    """A number in at most five characters (six when negative and tiny)."""
+    if not math.isfinite(x):
+        return "NaN" if x != x else "∞" if x > 0 else "-∞"
+    size = abs(x)
+    if size == 0:
+        return "0"
+    if size < 0.005 or size >= 9999.5:
+        mantissa, power = f"{x:.0e}".split("e")
+        return f"{mantissa}e{int(power)}"
+    return f"{x:.2f}" if size < 9.995 else f"{x:.1f}" if size < 99.95 else f"{x:.0f}"
+
+
+def _image(colors: np.ndarray) -> QImage:
+    colors = np.ascontiguousarray(colors)
+    rows, cols = colors.shape
+    # a copy, since Qt does not keep the array alive
+    return QImage(colors.data, cols, rows, 4 * cols, QImage.Format.Format_ARGB32_Premultiplied).copy()
+
+
+def _hatch(
+    painter: QPainter,
+    rect: QRectF,
+    where: np.ndarray,
+    ground: QColor,
+    ink: QColor,
+    style: Qt.BrushStyle,
+    ratio: float,
+) -> None:
+    """Fills the cells of rect that `where` (R, C) marks with a pattern, whatever their shape."""
+    stencil = _image(np.where(where, np.uint32(0xFF000000), np.uint32(0)))
+    layer = QImage(round(rect.width() * ratio), round(rect.height() * ratio), stencil.format())
+    layer.setDevicePixelRatio(ratio)
+    layer.fill(Qt.GlobalColor.transparent)
+    brush = QBrush(ink, style)
+    brush.setTransform(QTransform.fromScale(1 / ratio, 1 / ratio) if ratio < 2 else QTransform())
+    inner = QPainter(layer)
+    inner.drawImage(rect, stencil)
+    inner.setCompositionMode(QPainter.CompositionMode.CompositionMode_SourceAtop)
+    inner.fillRect(rect, ground)
+    inner.fillRect(rect, brush)
+    inner.end()
+    painter.drawImage(QPointF(0, 0), layer)
+
+
+def _numbers(
+    painter: QPainter,
+    rect: QRectF,
+    values: np.ndarray,
+    colors: np.ndarray,
+    masked: np.ndarray | None,
+    font: QFont,
+    theme: Theme,
+) -> None:
+    rows, cols = values.shape
+    width, height = rect.width() / cols, rect.height() / rows
+    red, green, blue = (colors >> shift & 255 for shift in (16, 8, 0))
+    bright = 0.299 * red + 0.587 * green + 0.114 * blue > 120
+    dark, light = QColor("#10151b"), QColor("#f4f6f9")
+    painter.setFont(font)
+    for i in range(rows):
+        for j in range(cols):
+            if masked is not None and masked[i, j]:
+                continue
+            ink = dark if bright[i, j] else light
+            if values[i, j] == -np.inf:
+                ink = QColor(theme.text)
+            painter.setPen(ink)
+            cell = QRectF(j * width, i * height, width, height)
+            painter.drawText(cell, Qt.AlignmentFlag.AlignCenter, short(float(values[i, j])))

@@ -1,0 +1,205 @@
+"""Six small plots: a row of plots for each of m, alpha and l, with one scale for both plots of a row."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen, QPixmap
+from PySide6.QtWidgets import QWidget
+
+from visualizer.frame import RowsView
+from visualizer.panels.chart import Axes, curve, draw_curve, draw_grid, draw_x_ticks, ticks
+from visualizer.theme import Theme
+
+QUANTITIES: Final = (("m", "m"), ("alpha", "α"), ("l", "l"))
+
+
+class Series(NamedTuple):
+    """What is drawn of one quantity: over the rows of the block, and over the iterations of the selected row."""
+
+    over_rows: np.ndarray
+    history: np.ndarray
+    limits: tuple[float, float]
+
+
+class RowsCanvas(QWidget):
+    """Shows a RowsView. `series` is what it draws, `readouts` the numbers beside the plots."""
+
+    row_chosen = Signal(int)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("m, alpha and l of the block's rows; left and right choose the row")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMinimumSize(220, 110)
+        self.view: RowsView | None = None
+        self.series: dict[str, Series] = {}
+        self.readouts: dict[str, str] = {}
+        self._ground: tuple[object, QPixmap] | None = None
+        self.set_theme(theme)
+
+    def set_theme(self, theme: Theme) -> None:
+        self.theme = theme
+        self._small = theme.code_font(10)
+        self._words = theme.ui_font(10.5)
+        self._value = theme.code_font(12)
+        self._letter = theme.ui_font(13, theme.ui_font().Weight.DemiBold)
+        self._ground = None
+        self.update()
+
+    def show_view(self, view: RowsView) -> None:
+        self.view = view
+        self.series = {
+            "m": Series(view.m, view.history_m, view.m_range),
+            "alpha": Series(view.alpha, view.history_alpha, (0.0, 1.0)),
+            "l": Series(view.l, view.history_l, view.l_range),
+        }
+        self.readouts = {q: _number(float(s.over_rows[view.row])) for q, s in self.series.items()}
+        described = ", ".join(f"{name} = {self.readouts[q]}" for q, name in QUANTITIES)
+        self.setAccessibleDescription(f"row {view.rows[0] + view.row}: {described}")
+        self.update()
+
+    def axes(self, quantity: str) -> tuple[Axes, Axes]:
+        """The axes of a quantity's two plots: over the rows, and over the iterations."""
+        assert self.view is not None
+        px = self.theme.px
+        left, right = px(36), px(58)
+        head, foot, gap, between = px(17), px(15), px(12), px(14)
+        width = self.width() - left - right - between
+        height = (self.height() - head - foot - 2 * gap) / 3
+        top = head + next(i for i, (q, _) in enumerate(QUANTITIES) if q == quantity) * (height + gap)
+        first = round(width * 0.6)
+        limits = self.series[quantity].limits
+        start, end = self.view.rows
+        steps = max(1, self.view.iterations - 1)
+        return (
+            Axes(QRectF(left, top, first, height), (start, max(start + 1, end - 1)), limits),
+            Axes(QRectF(left + first + between, top, width - first, height), (0, steps), limits),
+        )
+
+    def paintEvent(self, event) -> None:
+        view = self.view
+        if view is None:
+            return
+        painter = QPainter(self)
+        painter.drawPixmap(0, 0, self._background())
+        rows = np.arange(view.rows[0], view.rows[1])
+        for quantity, _ in QUANTITIES:
+            series, (over_rows, history) = self.series[quantity], self.axes(quantity)
+            color = self.theme.word(quantity)
+            old = quantity == "alpha" and view.alpha_tile != view.iteration and view.iteration >= 0
+            draw_curve(painter, curve(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
+            tiles = np.arange(len(series.history))
+            draw_curve(painter, curve(history, tiles, series.history), color, self.theme.zoom)
+            self._paint_marks(painter, quantity, over_rows, history)
+            self._paint_readout(painter, quantity, history)
+        if self.hasFocus():
+            painter.setPen(QPen(QColor(self.theme.accent), 1, Qt.PenStyle.DashLine))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        painter.end()
+
+    def _paint_marks(self, painter: QPainter, quantity: str, over_rows: Axes, history: Axes) -> None:
+        """The selected row, and the iteration at hand."""
+        assert self.view is not None
+        view, color = self.view, self.theme.word(quantity)
+        series = self.series[quantity]
+        painter.setPen(QPen(QColor(self.theme.muted), 1))
+        x = round(float(over_rows.to_x(view.rows[0] + view.row))) + 0.5
+        painter.drawLine(QPointF(x, over_rows.rect.top()), QPointF(x, over_rows.rect.bottom()))
+        at = view.iteration if view.iteration >= 0 else None
+        if at is not None:
+            t = round(float(history.to_x(at))) + 0.5
+            painter.setPen(QPen(QColor(self.theme.muted), 1, Qt.PenStyle.DotLine))
+            painter.drawLine(QPointF(t, history.rect.top()), QPointF(t, history.rect.bottom()))
+        value = float(series.over_rows[view.row])
+        if np.isfinite(value):
+            size = self.theme.px(3)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(QColor(self.theme.panel), 1))
+            painter.setBrush(color)
+            painter.drawEllipse(QPointF(x, float(over_rows.to_y(value))), size, size)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+
+    def _paint_readout(self, painter: QPainter, quantity: str, history: Axes) -> None:
+        """The letter and the selected row's number, right of the plots."""
+        px = self.theme.px
+        box = QRectF(history.rect.right() + px(8), history.rect.top(), self.width() - history.rect.right() - px(8), 0)
+        letter = QFontMetrics(self._letter).height()
+        number = QFontMetrics(self._value).height()
+        box.setTop(history.rect.center().y() - (letter + number) / 2)
+        painter.setPen(self.theme.word(quantity))
+        painter.setFont(self._letter)
+        align = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(QRectF(box.left(), box.top(), box.width(), letter), align, dict(QUANTITIES)[quantity])
+        painter.setFont(self._value)
+        painter.drawText(QRectF(box.left(), box.top() + letter, box.width(), number), align, self.readouts[quantity])
+
+    def _background(self) -> QPixmap:
+        """Grid, ticks and headings; drawn again only when a range or the size changes."""
+        assert self.view is not None
+        view, ratio = self.view, self.devicePixelRatioF()
+        key = (self.size(), ratio, view.rows, view.iterations, view.row, *(s.limits for s in self.series.values()))
+        if self._ground is not None and self._ground[0] == key:
+            return self._ground[1]
+        pixmap = QPixmap(round(self.width() * ratio), round(self.height() * ratio))
+        pixmap.setDevicePixelRatio(ratio)
+        pixmap.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(pixmap)
+        px = self.theme.px
+        for quantity, _ in QUANTITIES:
+            over_rows, history = self.axes(quantity)
+            low, high = over_rows.y
+            values = [low, (low + high) / 2, high] if low >= 0 else sorted({low, 0.0, high})
+            draw_grid(painter, over_rows, values, self.theme, self._small, labels=True)
+            draw_grid(painter, history, values, self.theme, self._small, labels=False)
+        over_rows, history = self.axes("l")
+        start, end = view.rows
+        inner = [t for t in ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(60)))) if t == int(t)]
+        draw_x_ticks(painter, over_rows, _with_ends(start, end - 1, inner), self.theme, self._small)
+        last = max(0, view.iterations - 1)
+        inner = [t for t in ticks(0, last, max(1, int(history.rect.width() / px(50)))) if t == int(t)]
+        draw_x_ticks(painter, history, _with_ends(0, last, inner), self.theme, self._small)
+        over_rows, history = self.axes("m")
+        painter.setFont(self._words)
+        painter.setPen(QColor(self.theme.muted))
+        align = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
+        for axes, text in ((over_rows, "all rows of the block"), (history, f"row {start + view.row:,} by tile")):
+            painter.drawText(QRectF(axes.rect.left(), 0, axes.rect.width() + px(60), px(14)), align, text)
+        painter.end()
+        self._ground = (key, pixmap)
+        return pixmap
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if self.view is None or event.button() != Qt.MouseButton.LeftButton:
+            return
+        axes = self.axes("m")[0]
+        x = event.position().x()
+        if axes.rect.left() - 6 <= x <= axes.rect.right() + 6:
+            self.row_chosen.emit(round(axes.value_at(x)) - self.view.rows[0])
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        moves = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -16, Qt.Key.Key_PageDown: 16}
+        move = moves.get(Qt.Key(event.key()))
+        if move is None or self.view is None or event.modifiers() != Qt.KeyboardModifier.NoModifier:
+            super().keyPressEvent(event)
+            return
+        row = min(max(self.view.row + move, 0), self.view.rows[1] - self.view.rows[0] - 1)
+        if row != self.view.row:
+            self.row_chosen.emit(row)
+
+
+def _with_ends(first: int, last: int, inner: list[float]) -> list[float]:
+    """The ends, and the inner ticks that keep clear of them."""
+    if last <= first:
+        return [first]
+    clear = (last - first) / (len(inner) + 1) * 0.6 if inner else 0
+    return [first, *(t for t in inner if first + clear < t < last - clear), last]
+
+
+def _number(x: float) -> str:
+    if not np.isfinite(x):
+        return "NaN" if x != x else "inf" if x > 0 else "-inf"
+    return f"{x:.4g}"
