@@ -1,0 +1,93 @@
+"""A run's result in words: the lines of numbers that the run panel shows, each in longer and shorter forms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kernel.results import RunResult, Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line: what it is, its value from the fullest form to the shortest, and whether it breaks a bound."""
+
+    name: str
+    forms: tuple[str, ...]
+    bad: bool = False
+
+
+def figures(result: RunResult) -> list[Figure]:
+    """The numbers of a run, the most telling first."""
+    lines: list[Figure] = []
+    if result.first_bad:
+        lines.append(Figure("first bad", (result.first_bad,), True))
+    error, eager = sci(result.o_error), sci(result.o_error_eager)
+    ratio = f"{result.o_error / result.o_error_eager:.2f} ×" if result.o_error_eager > 0 else f"{error} / {eager}"
+    whole = f"{error} / {eager} = {ratio}" if result.o_error_eager > 0 else ratio
+    bad = not result.o_error <= result.o_bound
+    lines.append(Figure("O error / eager error", (f"{whole}  bound {sci(result.o_bound)}", whole, ratio), bad))
+    lse, bad = sci(result.lse_error), not result.lse_error <= result.lse_bound
+    lines.append(Figure("lse error", (f"{lse}  bound {sci(result.lse_bound)}", lse), bad))
+    if result.compiled is not None:
+        c = result.compiled
+        spills = "no spills" if c.spill_bytes == 0 else f"{c.spill_bytes:,} B spilled"
+        value = f"{c.registers} · {c.shared_bytes / 1024:.0f} KiB · {spills}"
+        lines.append(Figure("registers · shared", (value,), c.spill_bytes > 0))
+    lines.append(_mirror(result))
+    if result.first_differing:
+        lines.append(Figure("first differing", (result.first_differing,), not result.timed_on_gpu))
+    lines.append(Figure("rows checked", (f"{result.rows_checked:,}",)))
+    blocks = f"{result.block_m} × {result.block_n}"
+    if result.compiled is not None:
+        c = result.compiled
+        lines.append(Figure("blocks · warps · stages", (f"{blocks} · {c.num_warps} · {c.num_stages}",)))
+    else:
+        lines.append(Figure("blocks", (blocks,)))
+    lines.append(Figure("device", (result.device,)))
+    versions = [f"{name} {version}" for name, version in result.versions.items()]
+    lines.append(Figure("versions", tuple(" · ".join(versions[:n]) for n in range(len(versions), 0, -1)) or ("?",)))
+    return lines
+
+
+def _mirror(result: RunResult) -> Figure:
+    """Elements that differ from the mirror: none may under the interpreter, some do on a GPU."""
+    o, lse = result.mirror_o_differing, result.mirror_lse_differing
+    where = "" if result.compared_programs < 0 else f" in {result.compared_programs:,} programs"
+    short = f"o {o:,} · lse {lse:,}"
+    if o == lse == 0:
+        return Figure("differs from mirror", (f"0 elements of o and lse{where}", "in 0 elements", "0"))
+    sizes = f"o {o:,} (≤ {sci(result.mirror_o_max)}) · lse {lse:,} (≤ {sci(result.mirror_lse_max)})"
+    bad = result.backend == "interpreter"
+    return Figure("differs from mirror", (f"{sizes}{where}", sizes, short), bad)
+
+
+def sci(x: float) -> str:
+    """A size in two digits: 3.2e-4; 0 and what is no number as they are."""
+    if not math.isfinite(x):
+        return "NaN" if math.isnan(x) else "inf" if x > 0 else "-inf"
+    if x == 0:
+        return "0"
+    mantissa, exponent = f"{x:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def milliseconds(ms: float) -> str:
+    """A time in three digits with its unit."""
+    if not math.isfinite(ms):
+        return "?"
+    if ms >= 1000:
+        return f"{ms / 1000:.3g} s"
+    return f"{ms:.3g} ms" if ms >= 1 else f"{ms * 1000:.3g} µs"
+
+
+def measured(timing: Timing) -> bool:
+    """Whether the contestant ran: those that are not installed come with a note and no time."""
+    return math.isfinite(timing.ms) and timing.ms > 0 and math.isfinite(timing.tflops)
+
+
+def spread(timing: Timing) -> tuple[float, float]:
+    """The slow and the fast end in TFLOP/s."""
+    work = timing.tflops * timing.ms
+    slow = work / timing.high_ms if timing.high_ms > 0 else timing.tflops
+    return slow, work / timing.low_ms if timing.low_ms > 0 else timing.tflops
