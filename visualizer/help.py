@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from PySide6.QtCore import Qt
@@ -13,15 +12,15 @@ from visualizer.actions import ACTIONS, MENUS, Action
 from visualizer.theme import Theme
 
 WORDS: Final = (
-    ("q", "q", "A block of query rows. One program of the kernel keeps it on the chip and answers for these rows alone."),
+    ("q", "q", "A block of query rows. One program of the kernel keeps it on the chip, and answers for these rows."),
     ("k", "k, kᵀ", "A tile of keys, loaded from memory once per visit. s = q·kᵀ are the scores of this tile."),
-    ("m", "m", "The largest scaled score that each row has met so far. Exponents are taken relative to it, so none overflows."),
-    ("alpha", "α", "2^(old m - new m): when a tile raises m, everything summed so far was relative to the old m; α puts that right."),
+    ("m", "m", "The largest scaled score of each row so far. Exponents are relative to it, so none overflows."),
+    ("alpha", "α", "2^(old m - new m). When a tile raises m, α puts right what was summed relative to the old m."),
     ("p", "p", "2^(scaled s - m): the weights of this tile's keys, not yet divided by their sum."),
     ("l", "l", "The sum of the weights so far. Each tile: l = l·α + row sum of p."),
     ("v", "v", "A tile of values. acc = acc·α + p·v gathers the weighted values."),
-    ("acc", "acc, o", "The output, unfinished until the last tile; then o = acc / l, once, instead of a softmax over a whole row."),
-    ("lse", "L (lse)", "m + log₂ l, one number a row: log₂ of the sum of exp(sm_scale·q·k). The backward pass rebuilds p from it."),
+    ("acc", "acc, o", "The output, unfinished until the last tile; then o = acc / l: no softmax over a whole row."),
+    ("lse", "L (lse)", "m + log₂ l: log₂ of the row's sum of exp(sm_scale·q·k). The backward pass rebuilds p from it."),
 )  # fmt: skip
 
 
@@ -137,6 +136,8 @@ def _title(text: str, theme: Theme) -> QLabel:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and rarely asked for
+
     try:
         return version("flashscope")
     except PackageNotFoundError:

@@ -45,6 +45,14 @@ _WORDS: Final = {
     },
 }
 
+# every fifth colour of matplotlib's viridis (van der Walt and Smith; public domain, CC0)
+VIRIDIS: Final = (
+    "440154 46085c 471063 481769 481d6f 482475 472a7a 46307e 453781 433d84 414287 3f4889 3d4e8a "
+    "3a538b 38598c 355e8d 33638d 31688e 2e6d8e 2c718e 2a768e 297b8e 27808e 25848e 23898e 218e8d "
+    "20928c 1f978b 1e9c89 1fa188 21a585 24aa83 28ae80 2eb37c 35b779 3dbc74 46c06f 50c46a 5ac864 "
+    "65cb5e 70cf57 7cd250 89d548 95d840 a2da37 b0dd2f bddf26 cae11f d8e219 e5e419 f1e51d fde725"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Theme:
@@ -262,6 +270,7 @@ def _signed_lut(name: ThemeName, quantity: str) -> np.ndarray:
 
 @cache
 def _viridis() -> np.ndarray:
-    import pyqtgraph as pg
-
-    return np.ascontiguousarray(pg.colormap.get("viridis").getLookupTable(nPts=256)[:, :3])  # pyright: ignore
+    anchors = np.frombuffer(bytes.fromhex(VIRIDIS), np.uint8).reshape(-1, 3)
+    at = np.linspace(0, 255, len(anchors))
+    channels = [np.interp(np.arange(256), at, anchors[:, c]) for c in range(3)]
+    return np.ascontiguousarray(np.stack(channels, axis=1).round().astype(np.uint8))

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPainterPath, QPen
 
+from visualizer.panels.polyline import polyline
 from visualizer.theme import Theme
 
 DOT_SPACING = 8
@@ -91,7 +91,7 @@ def curve(axes: Axes, x: np.ndarray, y: np.ndarray) -> tuple[QPainterPath, list[
     x, y = thinned(x, y, int(axes.rect.width()))
     px, py = np.asarray(axes.to_x(x), np.float64), np.asarray(axes.to_y(y), np.float64)
     finite = np.isfinite(py)
-    path = pg.arrayToQPath(px, py, connect="finite") if len(px) > 1 else QPainterPath()
+    path = polyline(px, py)
     if len(px) > 1 and (px[1] - px[0]) >= DOT_SPACING:
         alone = finite
     else:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from visualizer.frame import Frame
 from visualizer.theme import Theme
-
-pg.setConfigOptions(imageAxisOrder="row-major", antialias=False)
 
 
 class Panel(QFrame):
