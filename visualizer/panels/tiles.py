@@ -12,6 +12,8 @@ from kernel.problem import Problem
 from kernel.tiling import Position, Tiling
 from visualizer.frame import Frame
 from visualizer.panels.panel import Panel
+from visualizer.panels.picker import Picker
+from visualizer.panels.tiles_layout import MapLayout
 from visualizer.panels.tiles_map import ScoreMap
 from visualizer.panels.tiles_picture import tile_words
 from visualizer.theme import Theme
@@ -55,8 +57,7 @@ class TilesPanel(Panel):
         self.header.setStretch(2, 1)
         self._tiling = Tiling(Problem())
         self.heads = HeadModel(self)
-        self.head_box = QComboBox()
-        self.head_box.setAccessibleName("Head")
+        self.head_box = Picker("Head", theme)
         self.head_box.setToolTip("Shows the same block and tile of another head")
         self.head_box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         view = QListView()
@@ -92,8 +93,7 @@ class TilesPanel(Panel):
         self.map.show_frame(frame)
 
     def restyle(self) -> None:
-        px = self.theme.px
-        self.head_box.setStyleSheet(f"font-size: {px(11)}px; padding: {px(1)}px {px(6)}px;")
+        self.head_box.restyle(self.theme)
         self._fit_head_box()
         self.map.restyle(self.theme)
 
@@ -103,21 +103,26 @@ class TilesPanel(Panel):
             self._say(self.frame.tiles.caption)
 
     def strip_rect(self, quantity: str) -> QRect:
-        """The tile of q, k or v at hand in its strip, in this panel's coordinates; empty where none is at hand."""
-        return self._mapped(self.map.strip_rect(quantity)) if self._shows_tiles else QRect()
+        """The tile of q, k or v at hand in its strip, in this panel's coordinates; empty where none is in view."""
+        place = self._place
+        if place is None:
+            return QRect()
+        return self._mapped(place.strip_rect(self.map.view, quantity) & place.strip_area(quantity))
 
     def output_rect(self) -> QRect:
-        """Where the o tile leaves at the store, in this panel's coordinates."""
-        return self._mapped(self.map.output_rect()) if self._shows_tiles else QRect()
+        """Where the o tile leaves at the store, in this panel's coordinates; empty where its row is out of view."""
+        place = self._place
+        if place is None:
+            return QRect()
+        rect = place.output_rect(self.map.view)
+        return self._mapped(rect) if place.map_rect.top() <= rect.center().y() <= place.map_rect.bottom() else QRect()
 
     @property
-    def _shows_tiles(self) -> bool:
-        return self.frame is not None and self.frame.tiles is not None
+    def _place(self) -> MapLayout | None:
+        return None if self.frame is None or self.frame.tiles is None else self.map.place
 
     def _mapped(self, rect: QRectF) -> QRect:
-        if rect.isEmpty():
-            return QRect()
-        return rect.toAlignedRect().translated(self.map.mapTo(self, QPoint(0, 0)))
+        return QRect() if rect.isEmpty() else rect.toAlignedRect().translated(self.map.mapTo(self, QPoint(0, 0)))
 
     def _say(self, text: str) -> None:
         """The caption, with its first parts left out where the panel is narrow; whole in the tooltip."""
@@ -150,8 +155,9 @@ class TilesPanel(Panel):
         if iteration is None:
             _, where, why = tile_words(self.frame.problem, block, tile)
             self._say(f"{where} · skipped")
-            at = self.map.tile_rect(block, tile).center().toPoint()
-            QToolTip.showText(self.map.mapToGlobal(at), f"{where}\nskipped: {why}", self.map)
+            if self.map.place is not None:
+                at = self.map.place.tile_rect(block, tile).center().toPoint()
+                QToolTip.showText(self.map.mapToGlobal(at), f"{where}\nskipped: {why}", self.map)
             return
         self._go(self._tiling.index(Position(self.frame.tiles.head, block, iteration, "load_k")))
 

@@ -2,122 +2,124 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPen, QPixmap, QPolygonF
 
+from visualizer.frame import TilesView
+from visualizer.panels.tiles_layout import Label, MapLayout
 from visualizer.panels.tiles_picture import code_colors, done_runs, tile_codes, tile_words
 from visualizer.theme import Theme
 
-if TYPE_CHECKING:
-    from visualizer.panels.tiles_map import ScoreMap
-
-MAX_LABELLED: Final = 200
+MAX_LABELLED: Final = 64
 
 
 class MapPainter:
-    """Paints a ScoreMap. The pictures are made again only when the range, the tiles or the theme change."""
+    """Paints a TilesView where a MapLayout says; makes its pictures again only for another range, theme or tiling."""
 
     def __init__(self) -> None:
         self._key: tuple | None = None
         self._arrays: tuple[np.ndarray, np.ndarray] | None = None
         self._to_come = self._done = self._q = self._k = self._v = QPixmap()
 
-    def paint(self, painter: QPainter, score: ScoreMap) -> None:
-        theme = score.theme
-        painter.fillRect(score.rect(), QColor(theme.panel))
-        self._remake(score)
-        self._paint_tiles(painter, score)
-        self._paint_strips(painter, score)
-        self._paint_hand(painter, score)
-        for swatch in score.legend:
-            self._paint_swatch(painter, swatch.rect, swatch.kind, theme)
-        for label in score.labels:
+    def paint(self, painter: QPainter, place: MapLayout, view: TilesView, labels: Sequence[Label]) -> None:
+        self._remake(place, view)
+        self._paint_tiles(painter, place, view)
+        self._paint_strips(painter, place, view)
+        self._paint_hand(painter, place, view)
+        for swatch in place.legend:
+            self._paint_swatch(painter, swatch.rect, swatch.kind, place.theme)
+        for label in labels:
             painter.setFont(label.font)
             painter.setPen(label.color)
             painter.drawText(label.rect, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, label.text)
-        if not score.view.seqlen_k:
-            painter.setPen(QColor(theme.muted))
-            painter.drawText(score.map_rect, Qt.AlignmentFlag.AlignCenter, "no keys")
-        if score.hasFocus():
-            painter.setPen(QPen(QColor(theme.text), 1, Qt.PenStyle.DotLine))
-            painter.drawRect(QRectF(score.rect()).adjusted(0.5, 0.5, -0.5, -0.5))
+        if not view.seqlen_k:
+            painter.setFont(place.theme.ui_font(11))
+            painter.setPen(QColor(place.theme.text))
+            painter.drawText(place.strip_area("k"), Qt.AlignmentFlag.AlignCenter, "no keys")
 
-    def _remake(self, score: ScoreMap) -> None:
-        view = score.view
-        key = (score.keys, score.rows, score.theme, score.strip)
+    def _remake(self, place: MapLayout, view: TilesView) -> None:
+        key = (place.keys, place.rows, place.theme, place.strip)
         same = self._arrays is not None and self._arrays[0] is view.full and self._arrays[1] is view.visited
         if key == self._key and same:
             return
         self._key, self._arrays = key, (view.full, view.visited)
-        codes = tile_codes(score.rows, score.keys, view.full, view.visited)
-        self._to_come = _pixmap(code_lut(score.theme, done=False)[codes], score.keys.dpr)
-        self._done = _pixmap(code_lut(score.theme, done=True)[codes], score.keys.dpr)
-        for quantity, axis in (("q", score.rows), ("k", score.keys), ("v", score.keys)):
-            line = np.full(axis.pixels, _rgb(_mix(score.theme.panel, score.theme.color(quantity), 0.36)), np.uint32)
-            line[axis.gaps(max(1, round(axis.dpr)))] = _rgb(QColor(score.theme.panel))
+        codes = tile_codes(place.rows, place.keys, view.full, view.visited)
+        self._to_come = _pixmap(code_lut(place.theme, done=False)[codes], place.keys.dpr)
+        self._done = _pixmap(code_lut(place.theme, done=True)[codes], place.keys.dpr)
+        for quantity, axis in (("q", place.rows), ("k", place.keys), ("v", place.keys)):
+            line = np.full(axis.pixels, _rgb(_mix(place.theme.panel, place.theme.color(quantity), 0.36)), np.uint32)
+            line[axis.gaps(max(1, round(axis.dpr)))] = _rgb(QColor(place.theme.panel))
             picture = line[:, None] if quantity == "q" else line[None, :]
             setattr(self, f"_{quantity}", _pixmap(np.ascontiguousarray(picture), 1))
-        self._label_tiles(score)
+        self._label_tiles(place, view)
 
-    def _label_tiles(self, score: ScoreMap) -> None:
+    def _label_tiles(self, place: MapLayout, view: TilesView) -> None:
         """Names the tiles in both pictures, once they are large enough to hold it."""
-        font = score.theme.code_font(10)
-        metrics, px = QFontMetricsF(font), score.theme.px
-        problem = score.problem
-        rows, keys = score.rows.tiles(), score.keys.tiles()
-        if len(rows) * len(keys) > MAX_LABELLED or score.rows.tile_size < 2 * metrics.height() + px(8):
+        font = place.theme.code_font(10)
+        metrics, px = QFontMetricsF(font), place.theme.px
+        problem = place.problem
+        rows, keys = place.rows.tiles(), place.keys.tiles()
+        if not 0 < len(rows) * len(keys) <= MAX_LABELLED or not _holds_text(place, view, metrics):
             return
         flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
+        longest = max(tile_text(rows[-1] * place.rows.block, keys[-1] * place.keys.block), key=len)
+        ground = QRectF(-px(2), 0, metrics.horizontalAdvance(longest) + 2 * px(2), 2 * metrics.height())
         for picture, done in ((self._to_come, False), (self._done, True)):
             painter = QPainter(picture)
-            painter.translate(-score.keys.origin, -score.rows.origin)
+            painter.translate(-place.keys.origin, -place.rows.origin)
             painter.setFont(font)
+            colors = tile_colors(place.theme, done=done)
             for block in rows:
                 for tile in keys:
                     kind, _, _ = tile_words(problem, block, tile)
                     if kind == "skipped":
                         continue
-                    text = tile_text(block * score.rows.block, tile * score.keys.block)
-                    rect = score.tile_rect(block, tile).intersected(score.map_rect).adjusted(px(5), px(3), 0, 0)
-                    if metrics.horizontalAdvance(text[1]) + px(6) > rect.width():
+                    text = tile_text(block * place.rows.block, tile * place.keys.block)
+                    rect = place.tile_rect(block, tile).intersected(place.map_rect).adjusted(px(5), px(3), 0, 0)
+                    if ground.width() + px(3) > rect.width() or ground.height() > rect.height():
                         continue
-                    painter.setPen(label_color(score.theme, done))
+                    if kind != "full":
+                        painter.fillRect(ground.translated(rect.topLeft()), colors["partial"])
+                    painter.setPen(label_color(place.theme, done))
                     painter.drawText(rect, flags, "\n".join(text))
             painter.end()
 
-    def _paint_tiles(self, painter: QPainter, score: ScoreMap) -> None:
-        view, rows, keys = score.view, score.rows, score.keys
+    def _paint_tiles(self, painter: QPainter, place: MapLayout, view: TilesView) -> None:
+        rows, keys = place.rows, place.keys
         corner = QPointF(keys.origin, rows.origin)
         painter.drawPixmap(corner, self._to_come)
         runs, partly = done_runs(view.visited, view.done)
         for first, end in runs:
-            self._copy(painter, score, (keys.origin, keys.end), (rows.span(first)[0], rows.span(end - 1)[1]))
+            self._copy(painter, place, view, (keys.origin, keys.end), (rows.span(first)[0], rows.span(end - 1)[1]))
         for row in partly:
-            self._copy(painter, score, (keys.origin, keys.span(int(view.done[row]) - 1)[1]), rows.span(row))
+            self._copy(painter, place, view, (keys.origin, keys.span(int(view.done[row]) - 1)[1]), rows.span(row))
 
-    def _copy(self, painter: QPainter, score: ScoreMap, x: tuple[float, float], y: tuple[float, float]) -> None:
+    def _copy(
+        self, painter: QPainter, place: MapLayout, view: TilesView, x: tuple[float, float], y: tuple[float, float]
+    ) -> None:
         """Copies a part of the picture of done tiles to its place."""
-        area = QRectF(QPointF(x[0], y[0]), QPointF(x[1], y[1])).intersected(score.map_rect)
+        area = QRectF(QPointF(x[0], y[0]), QPointF(x[1], y[1])).intersected(place.map_rect)
         if area.isEmpty():
             return
-        dpr = score.keys.dpr
-        source = area.translated(-score.keys.origin, -score.rows.origin)
+        dpr = place.keys.dpr
+        source = area.translated(-place.keys.origin, -place.rows.origin)
         painter.drawPixmap(area, self._done, QRectF(source.topLeft() * dpr, source.size() * dpr))
 
-    def _paint_strips(self, painter: QPainter, score: ScoreMap) -> None:
-        theme = score.theme
+    def _paint_strips(self, painter: QPainter, place: MapLayout, view: TilesView) -> None:
+        theme = place.theme
         for quantity, picture in (("q", self._q), ("k", self._k), ("v", self._v)):
-            painter.drawPixmap(score.strip_area(quantity), picture, QRectF(picture.rect()))
+            painter.drawPixmap(place.strip_area(quantity), picture, QRectF(picture.rect()))
         for quantity in ("q", "k", "v"):
-            rect = score.strip_rect(quantity)
-            if rect.isEmpty() or not rect.intersects(score.strip_area(quantity)):
+            rect = place.strip_rect(view, quantity)
+            if rect.isEmpty() or not rect.intersects(place.strip_area(quantity)):
                 continue
-            rect = rect.intersected(score.strip_area(quantity))
+            rect = rect.intersected(place.strip_area(quantity))
             color = theme.color(quantity)
-            if score.view.load == quantity:
+            if view.load == quantity:
                 grown = theme.px(3)
                 painter.fillRect(rect.adjusted(-grown, -grown, grown, grown), QColor(theme.text))
                 grown -= max(1, theme.px(1.5))
@@ -125,37 +127,38 @@ class MapPainter:
             else:
                 painter.fillRect(rect, color)
 
-    def _paint_hand(self, painter: QPainter, score: ScoreMap) -> None:
+    def _paint_hand(self, painter: QPainter, place: MapLayout, view: TilesView) -> None:
         """The row in q's colour, the column in k's, the tile at hand bright, o where it leaves."""
-        theme, view, area = score.theme, score.view, score.map_rect
+        theme, area = place.theme, place.map_rect
         width = max(2, theme.px(2))
         painter.save()
         painter.setClipRect(area.adjusted(-width, -width, width, width))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if view.tile is not None:
-            x0, x1 = score.keys.span(view.tile)
+            x0, x1 = place.keys.span(view.tile)
             self._frame(painter, QRectF(QPointF(x0, area.top()), QPointF(x1, area.bottom())), theme.color("k"), width)
-        y0, y1 = score.rows.span(view.block)
+        y0, y1 = place.rows.span(view.block)
         self._frame(painter, QRectF(QPointF(area.left(), y0), QPointF(area.right(), y1)), theme.color("q"), width)
         if view.tile is not None:
-            rect = score.hand_rect()
-            painter.fillRect(rect.adjusted(-1, -1, 1, 1), QColor(theme.panel))
-            painter.fillRect(rect, QColor(theme.text))
-            self._label_hand(painter, score, rect)
+            rect = place.hand_rect(view)
+            ring = theme.px(1.5)
+            painter.fillRect(rect, QColor("#10151b"))
+            painter.fillRect(rect.adjusted(ring, ring, -ring, -ring), QColor("#ffffff"))
+            self._label_hand(painter, place, view, rect)
         painter.restore()
-        self._point_outside(painter, score)
+        self._point_outside(painter, place, view)
         if view.store:
-            self._paint_output(painter, score)
+            self._paint_output(painter, place, view)
 
-    def _label_hand(self, painter: QPainter, score: ScoreMap, rect: QRectF) -> None:
-        font = score.theme.code_font(10)
-        metrics, px = QFontMetricsF(font), score.theme.px
-        text = tile_text(score.view.block * score.rows.block, (score.view.tile or 0) * score.keys.block)
-        inner = rect.intersected(score.map_rect).adjusted(px(5), px(3), 0, 0)
-        if inner.height() < 2 * metrics.height() or metrics.horizontalAdvance(text[1]) + px(6) > inner.width():
+    def _label_hand(self, painter: QPainter, place: MapLayout, view: TilesView, rect: QRectF) -> None:
+        font = place.theme.code_font(10)
+        metrics, px = QFontMetricsF(font), place.theme.px
+        text = tile_text(view.block * place.rows.block, (view.tile or 0) * place.keys.block)
+        inner = rect.intersected(place.map_rect).adjusted(px(5), px(3), 0, 0)
+        if not _holds_text(place, view, metrics):
             return
         painter.setFont(font)
-        painter.setPen(QColor(score.theme.panel))
+        painter.setPen(QColor("#10151b"))
         painter.drawText(inner, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, "\n".join(text))
 
     @staticmethod
@@ -166,12 +169,12 @@ class MapPainter:
         half = width / 2
         painter.drawRect(rect.adjusted(-half, -half, half, half))
 
-    def _point_outside(self, painter: QPainter, score: ScoreMap) -> None:
+    def _point_outside(self, painter: QPainter, place: MapLayout, view: TilesView) -> None:
         """An arrow at the edge towards a tile at hand that a zoomed map does not show."""
-        hand, area = score.hand_rect(), score.map_rect
+        hand, area = place.hand_rect(view), place.map_rect
         if hand.intersects(area):
             return
-        size = score.theme.px(9)
+        size = place.theme.px(9)
         at = hand.center()
         edge = QPointF(
             min(max(at.x(), area.left() + size), area.right() - size),
@@ -183,15 +186,15 @@ class MapPainter:
         side = QPointF(-way.y(), way.x()) * 0.7
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(score.theme.panel), 1.5))
-        painter.setBrush(QColor(score.theme.text))
+        painter.setPen(QPen(QColor(place.theme.panel), 1.5))
+        painter.setBrush(QColor(place.theme.text))
         painter.drawPolygon(QPolygonF([edge + way, edge - way * 0.5 + side, edge - way * 0.5 - side]))
         painter.restore()
 
-    def _paint_output(self, painter: QPainter, score: ScoreMap) -> None:
+    def _paint_output(self, painter: QPainter, place: MapLayout, view: TilesView) -> None:
         """The o tile, leaving to the right of its row."""
-        theme, rect = score.theme, score.output_rect()
-        if not QRectF(rect).intersects(QRectF(0, score.rows.origin, score.width(), score.rows.size)):
+        theme, rect = place.theme, place.output_rect(view)
+        if not QRectF(rect).intersects(QRectF(0, place.rows.origin, rect.right(), place.rows.size)):
             return
         painter.fillRect(rect, theme.color("o"))
         font = theme.ui_font(13)
@@ -203,7 +206,7 @@ class MapPainter:
             painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "o")
         else:
             above = QRectF(rect.left(), rect.top() - metrics.height() - 1, rect.width(), metrics.height())
-            if above.top() < score.rows.origin:
+            if above.top() < place.rows.origin:
                 above.moveTop(rect.bottom() + 1)
             painter.setPen(theme.word("o"))
             painter.drawText(above, Qt.AlignmentFlag.AlignCenter, "o")
@@ -235,6 +238,13 @@ def tile_text(row: int, key: int) -> tuple[str, str]:
     return f"row {row:,}", f"key {key:,}"
 
 
+def _holds_text(place: MapLayout, view: TilesView, metrics: QFontMetricsF) -> bool:
+    """Whether a whole tile has room for the longest tile_text of this problem."""
+    px, text = place.theme.px, tile_text(view.seqlen_q, view.seqlen_k)
+    width = max(metrics.horizontalAdvance(line) for line in text) + px(8)
+    return place.keys.tile_size >= width and place.rows.tile_size >= 2 * metrics.height() + px(8)
+
+
 def label_color(theme: Theme, done: bool) -> QColor:
     return QColor(theme.text if not done or theme.name == "light" else "#ffffff")
 
@@ -242,13 +252,14 @@ def label_color(theme: Theme, done: bool) -> QColor:
 def tile_colors(theme: Theme, *, done: bool) -> dict[str, QColor]:
     """Colours of full and partial tiles, of the hatching, of skipped tiles and of the lines between."""
     full = QColor(theme.done if done else theme.to_come)
-    orange = theme.color("k")
+    ground, orange = QColor(theme.skipped), _mix(theme.color("k"), theme.color("alpha"), 0.5)
     dark = theme.name == "dark"
-    ground = QColor(theme.skipped)
-    hatch = _mix(full, QColor("#3a2c12" if dark else "#4d3a10"), 0.6) if done else _mix(ground, orange, 0.55)
+    hatch = _mix(full, theme.window if dark else theme.text, 0.5 if dark else 0.33)
+    if not done:
+        hatch = _mix(ground, orange, 0.6)
     return {
         "full": full,
-        "partial": _mix(full, orange, 0.14) if done else _mix(full, ground, 0.4),
+        "partial": _mix(full, orange, 0.2) if done else _mix(full, ground, 0.4),
         "hatch": hatch,
         "skipped": ground,
         "gap": QColor(theme.panel),

@@ -14,7 +14,6 @@ GAP: Final = 254
 HATCH: Final = 255
 MIN_TILE: Final = 3.0
 MIN_HATCH: Final = 6.0
-_CHUNK: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,8 @@ class Timeline(QWidget):
             thin = QRectF(
                 QPointF(bar.left(), bar.bottom() + px(2)), QPointF(max(end, bar.left() + 1), bar.bottom() + px(4))
             )
-            painter.fillRect(thin, QColor(theme.muted))
+            if thin.width() >= 1:
+                painter.fillRect(thin, QColor(theme.muted))
         painter.setFont(self._font)
         for rect, text in self.heads():
             painter.setPen(QColor(theme.text if text == f"head {view.head:,}" else theme.muted))

@@ -15,10 +15,11 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPolygonF,
 )
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QToolButton, QWidget
 
 from visualizer.frame import Frame, TransportView
 from visualizer.panels.panel import Panel
+from visualizer.panels.picker import Picker, paint_chevron
 from visualizer.panels.timeline import Timeline
 from visualizer.tape import EVENTS
 from visualizer.theme import Theme
@@ -28,7 +29,7 @@ EVENT_WORDS: Final = {
     "max moved": "max moved in the selected row",
     "partial tile": "partial tile",
     "store": "store",
-    "non-finite": "first non-finite value",
+    "non-finite": "non-finite value",
 }
 
 
@@ -87,6 +88,47 @@ class IconButton(QToolButton):
         else:
             painter.drawPolygon(triangle)
         painter.end()
+
+
+class JumpButton(QToolButton):
+    """The list of events to jump to; `chosen` carries the event and whether the next or the previous one is meant."""
+
+    chosen = Signal(str, bool)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.setText("Jump")
+        self.setAccessibleName("Jump to an event")
+        self.setToolTip("Jump to the next or previous event")
+        self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        menu = QMenu(self)
+        for forward in (True, False):
+            for event in EVENTS:
+                action = menu.addAction(f"{'Next' if forward else 'Previous'} {EVENT_WORDS[event]}")
+                action.triggered.connect(lambda _=False, e=event, f=forward: self.chosen.emit(e, f))
+            if forward:
+                menu.addSeparator()
+        self.setMenu(menu)
+        self.restyle(theme)
+
+    def restyle(self, theme: Theme) -> None:
+        self.theme = theme
+        px = theme.px
+        self.setStyleSheet(
+            f"QToolButton {{ font-size: {px(12)}px; padding: {px(4)}px {px(20)}px {px(4)}px {px(7)}px; }}"
+            "QToolButton::menu-indicator { image: none; }"
+        )
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.showMenu()
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        paint_chevron(self, self.theme)
 
 
 class Readout(QWidget):
@@ -161,26 +203,13 @@ class TransportPanel(Panel):
         self.play.clicked.connect(self.play_toggled)
         self.step.clicked.connect(lambda: self._by(1))
         self.last.clicked.connect(lambda: self._go(self._view.total - 1 if self._view else 0))
-        self.speed_box = QComboBox()
-        self.speed_box.setAccessibleName("Speed")
+        self.speed_box = Picker("Speed", theme)
         self.speed_box.setToolTip("Speed: steps a second (1× is one step a second)")
         for speed in SPEEDS:
             self.speed_box.addItem(speed_text(speed), speed)
         self.speed_box.activated.connect(lambda i: self.speed_changed.emit(SPEEDS[i]))
-        self.jump_button = QToolButton()
-        self.jump_button.setText("Jump to")
-        self.jump_button.setAccessibleName("Jump to an event")
-        self.jump_button.setToolTip("Goes to the next or previous event")
-        self.jump_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.jump_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.jump_menu = QMenu(self)
-        for forward in (True, False):
-            for event in EVENTS:
-                action = self.jump_menu.addAction(f"{'Next' if forward else 'Previous'} {EVENT_WORDS[event]}")
-                action.triggered.connect(lambda _=False, e=event, f=forward: self.jump.emit(e, f))
-            if forward:
-                self.jump_menu.addSeparator()
-        self.jump_button.setMenu(self.jump_menu)
+        self.jump_button = JumpButton(theme)
+        self.jump_button.chosen.connect(self.jump)
         self.timeline = Timeline(theme)
         self.timeline.seek.connect(self._go)
         self.readout = Readout(theme)
@@ -213,7 +242,8 @@ class TransportPanel(Panel):
         px = self.theme.px
         for button in self.buttons:
             button.restyle(self.theme)
-        self.speed_box.setStyleSheet(f"padding: {px(2)}px {px(5)}px;")
+        self.speed_box.restyle(self.theme)
+        self.jump_button.restyle(self.theme)
         self._row.setContentsMargins(0, 0, 0, 0)
         self._row.setSpacing(px(4))
         self.timeline.restyle(self.theme)
@@ -239,7 +269,7 @@ class TransportPanel(Panel):
 
     def _fit(self) -> None:
         px = self.theme.px
-        self._outer.setContentsMargins(px(12), px(6), px(14), px(6))
+        self._outer.setContentsMargins(px(12), px(9), px(14), px(9))
         self._outer.setSpacing(0)
 
 
