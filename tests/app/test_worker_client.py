@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 FAKE = """
 import sys, time
 sys.path.insert(0, {root!r})
+from kernel import protocol
 def send(message):
     sys.stdout.buffer.write(protocol.encode(message))
     sys.stdout.buffer.flush()
@@ -64,7 +65,7 @@ def fake(tmp_path: Path) -> Callable[[str], str]:
     """The command of a worker that says hello and then does as the given code says."""
 
     def make(body: str) -> str:
-        path = tmp_path / "fake.py"
+        path = tmp_path / f"fake{len(list(tmp_path.iterdir()))}.py"
         path.write_text(FAKE.format(root=str(ROOT), body=body))
         return shlex.join([sys.executable, str(path)])
 
@@ -195,7 +196,9 @@ def test_killed_from_outside_while_idle(qtbot: QtBot, make_client: Callable[...,
 def test_misbehaving_workers(
     qtbot: QtBot, make_client: Callable[..., WorkerClient], fake: Callable, body: str, sentence: str
 ) -> None:
-    client = make_client(fake("protocol.read(sys.stdin.buffer); protocol.read(sys.stdin.buffer)\n" + body))
+    client = make_client(
+        fake("messages = protocol.messages(sys.stdin.buffer); next(messages); next(messages)\n" + body)
+    )
     heard = Heard(client)
     with qtbot.waitSignal(client.failed, timeout=10_000) as blocker:
         number = client.run(SMALL)
@@ -225,7 +228,7 @@ def test_results_of_another_run_are_dropped(
     qtbot: QtBot, make_client: Callable[..., WorkerClient], fake: Callable
 ) -> None:
     body = """
-protocol.read(sys.stdin.buffer); protocol.read(sys.stdin.buffer)
+messages = protocol.messages(sys.stdin.buffer); next(messages); next(messages)
 send(dict(type="progress", number=7, stage="of another", fraction=0.5))
 send(dict(type="error", number=7, message="of another", fatal=False))
 send(dict(type="error", number=1, message="Mine.", fatal=False))
