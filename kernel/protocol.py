@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from io import BufferedReader
+from typing import Any, Final
 
 import ml_dtypes
 import msgpack
@@ -70,22 +71,14 @@ def decode(body: bytes | bytearray | memoryview) -> Message:
     return message
 
 
-def read(stream: BinaryIO, limit: int = MAX_FRAME) -> Message | None:
-    """The next message of a blocking stream; None where the stream ends between frames."""
-    header = stream.read(_HEADER.size)
-    if not header:
-        return None
-    size = _size(header, limit)
-    if size is None:
-        raise ProtocolError(f"The stream ended inside a message, after {len(header)} bytes of its header.")
-    body = bytearray()
-    # by pieces, so that memory grows with what arrives and not with what is announced
-    while len(body) < size:
-        piece = stream.read(min(size - len(body), 1 << 20))
-        if not piece:
-            raise ProtocolError(f"The stream ended inside a message, after {len(body):,} of {size:,} bytes.")
-        body += piece
-    return decode(body)
+def messages(stream: BufferedReader, limit: int = MAX_FRAME) -> Iterator[Message]:
+    """The messages of a blocking stream until it ends. Raises ProtocolError as soon as something else arrives."""
+    decoder = Decoder(limit)
+    # as bytes come, so that memory grows with what arrives and not with what is announced
+    while data := stream.read1(1 << 20):
+        yield from decoder.feed(data)
+    if decoder.pending:
+        raise ProtocolError(f"The stream ended inside a message, {decoder.pending:,} bytes after its beginning.")
 
 
 class Decoder:

@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from dataclasses import asdict
+from io import BufferedReader
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -34,7 +35,7 @@ QUIET_SECONDS: Final = 0.05
 class Worker:
     """Answers messages of one client, one at a time."""
 
-    def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
+    def __init__(self, source: BufferedReader, sink: BinaryIO) -> None:
         self._source = source
         self._sink = sink
         self._messages: queue.SimpleQueue[protocol.Message | protocol.ProtocolError] = queue.SimpleQueue()
@@ -63,15 +64,13 @@ class Worker:
 
     def _listen(self) -> None:
         """Reads all the time, so that a client that goes is noticed during a run, too."""
-        while True:
-            try:
-                message = protocol.read(self._source)
-            except protocol.ProtocolError as error:
-                self._messages.put(error)
-                return
-            if message is None:
-                os._exit(0)
-            self._messages.put(message)
+        try:
+            for message in protocol.messages(self._source):
+                self._messages.put(message)
+        except protocol.ProtocolError as error:
+            self._messages.put(error)
+            return
+        os._exit(0)
 
     def _answer(self, message: protocol.Message | protocol.ProtocolError) -> None:
         if isinstance(message, protocol.ProtocolError):

@@ -1,0 +1,202 @@
+"""How the application starts a worker and asks it, without Qt: the command, the messages, and a call that waits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import kernel
+from kernel import protocol
+from kernel.inputs import Inputs
+from kernel.problem import Problem
+from kernel.results import Hello, RunResult
+
+TAIL_BYTES: Final = 4096
+PART_BYTES: Final = 4 << 20
+OnProgress = Callable[[str, float | None], None]
+
+
+class WorkerError(Exception):
+    """The worker cannot be started, ended, or says why it cannot do what was asked; one sentence."""
+
+
+def command_line(command: str | None) -> list[str]:
+    """The worker's program and arguments; None: this Python. Raises WorkerError."""
+    if command is None:
+        # -P: a folder named "kernel" where the person stands must not be run
+        return [sys.executable, "-P", "-m", "kernel.worker"]
+    try:
+        parts = shlex.split(command)
+    except ValueError as error:
+        raise WorkerError(f"The worker command {command!r} cannot be split into words ({error}).") from error
+    if not parts:
+        raise WorkerError("The worker command is empty; name a program, or leave --worker out.")
+    return parts
+
+
+def environment(command: str | None) -> dict[str, str]:
+    """The worker's environment: this process's; its own worker finds `kernel` where this process found it."""
+    found = dict(os.environ)
+    if command is None:
+        root = str(Path(kernel.__file__).resolve().parent.parent)
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, [root, found.get("PYTHONPATH")]))
+    return found
+
+
+def run_messages(number: int, problem: Problem, inputs: Inputs | None, timing: bool = True) -> Iterator[bytes]:
+    """The frames that ask for a run; tensors that come from a file travel along, in parts of a few MiB."""
+    send = problem.inputs is not None
+    fields = asdict(problem) | {"inputs": None}
+    yield protocol.encode({"op": "run", "number": number, "problem": fields, "tensors": send, "timing": timing})
+    if not send:
+        return
+    inputs = inputs or Inputs(problem)
+    for name in "qkv":
+        flat = inputs.stacked(name).reshape(-1)
+        step = PART_BYTES // problem.itemsize
+        for start in range(0, flat.size, step):
+            yield protocol.encode({"op": "tensor", "number": number, "name": name, "part": flat[start : start + step]})
+
+
+def read_hello(message: protocol.Message) -> Hello:
+    """The hello in a message. Raises ValueError, also when the worker is of another version."""
+    if message.get("protocol") != protocol.VERSION:
+        raise ValueError(
+            f"The worker speaks version {str(message.get('protocol'))[:20]} of the protocol, this program version "
+            f"{protocol.VERSION}; install the same FlashScope on both sides."
+        )
+    return Hello.from_message(message.get("hello", {}))
+
+
+def ended(status: int | None, tail: bytes) -> str:
+    """Why a worker is gone, in one sentence; a negative status is the signal that killed it."""
+    if status is None:
+        how = "was killed"
+    elif status < 0:
+        try:
+            how = f"was killed ({signal.Signals(-status).name})"
+        except ValueError:
+            how = f"was killed (signal {-status})"
+    else:
+        how = f"ended with status {status}"
+    said = last_line(tail)
+    return f"The worker {how}{f', saying: {said}' if said else ''}."
+
+
+def last_line(tail: bytes) -> str:
+    """The last line that the worker wrote to stderr, cut to a readable length."""
+    lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines() if line.strip()]
+    if not lines:
+        return ""
+    text = "".join(c for c in lines[-1] if c.isprintable()).rstrip(".")
+    return text if len(text) <= 160 else text[:159] + "…"
+
+
+def call_worker(
+    problem: Problem,
+    command: str | None = None,
+    on_progress: OnProgress | None = None,
+    *,
+    inputs: Inputs | None = None,
+    timing: bool = True,
+) -> RunResult:
+    """Runs the kernel in a worker and waits. Raises WorkerError. on_progress(stage, fraction or None)."""
+    with _Call(command) as call:
+        for frame in run_messages(1, problem, inputs, timing):
+            call.send(frame)
+        while True:
+            message = call.receive()
+            kind = message.get("type")
+            if kind == "progress" and on_progress is not None:
+                fraction = message.get("fraction")
+                on_progress(str(message.get("stage")), fraction if isinstance(fraction, float) else None)
+            elif kind == "error":
+                raise WorkerError(str(message.get("message")))
+            elif kind == "result":
+                try:
+                    return RunResult.from_message(message.get("result", {}), problem)
+                except ValueError as error:
+                    raise WorkerError(str(error)) from error
+
+
+def call_hello(command: str | None = None) -> Hello:
+    """What a worker says of itself; waits for it. Raises WorkerError."""
+    with _Call(command) as call:
+        call.send(protocol.encode({"op": "hello"}))
+        while True:
+            message = call.receive()
+            if message.get("type") == "error":
+                raise WorkerError(str(message.get("message")))
+            if message.get("type") == "hello":
+                try:
+                    return read_hello(message)
+                except ValueError as error:
+                    raise WorkerError(str(error)) from error
+
+
+class _Call:
+    """A worker process, from its start to its end."""
+
+    def __init__(self, command: str | None) -> None:
+        self._command = command_line(command)
+        self._environment = environment(command)
+        self._tail = bytearray()
+
+    def __enter__(self) -> _Call:
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment)
+        except OSError as error:
+            raise WorkerError(cannot_start(self._command, error.strerror or str(error))) from error
+        self._messages = protocol.messages(cast(BufferedReader, self._process.stdout))
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._listener.join(1)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            # closing writes what a worker that is gone has not taken
+            with contextlib.suppress(OSError):
+                cast(BinaryIO, stream).close()
+
+    def _listen(self) -> None:
+        stream = cast(BufferedReader, self._process.stderr)
+        while data := stream.read1(TAIL_BYTES):
+            self._tail += data
+            del self._tail[:-TAIL_BYTES]
+
+    def send(self, frame: bytes) -> None:
+        stream = cast(BinaryIO, self._process.stdin)
+        # where the worker is gone, reading says why
+        with contextlib.suppress(OSError):
+            stream.write(frame)
+            stream.flush()
+
+    def receive(self) -> protocol.Message:
+        try:
+            message = next(self._messages, None)
+        except protocol.ProtocolError as error:
+            raise WorkerError(str(error)) from error
+        if message is None:
+            self._process.wait()
+            self._listener.join(1)
+            raise WorkerError(ended(self._process.returncode, bytes(self._tail)))
+        return message
+
+
+def cannot_start(command: list[str], reason: str) -> str:
+    """The sentence for a worker's program that is not there or cannot be run."""
+    return f"The worker {command[0]!r} cannot be started ({reason}); check the path, or leave --worker out."
