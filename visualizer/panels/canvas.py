@@ -83,6 +83,11 @@ class Sheet:
     def image(self, rect: QRectF, image: QImage) -> None:
         self.shapes.append(Shape((rect.topLeft(), rect.bottomRight()), QColor(), image=image))
 
+    def add(self, other: Sheet) -> None:
+        """Paints the other sheet too."""
+        self.shapes += other.shapes
+        self.texts += other.texts
+
     @property
     def elided(self) -> list[str]:
         """The lines that did not fit."""
