@@ -11,8 +11,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernel import verify
-from kernel.device import array, tensor
 from kernel.inputs import Inputs
+from kernel.machine import array, tensor
 from kernel.problem import Problem
 from kernel.results import Compiled, Hello, RunResult, Timing
 from kernel.tiling import Tiling

@@ -22,9 +22,9 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from kernel import device, protocol
-from kernel.device import CannotRun
+from kernel import machine, protocol
 from kernel.inputs import NUMPY_DTYPES, Inputs
+from kernel.machine import CannotRun
 from kernel.problem import FIELDS, Problem, ProblemError
 from kernel.results import Hello
 
@@ -57,7 +57,7 @@ class Worker:
                 self._fail(str(error), error.field, False)
             except Exception as error:
                 traceback.print_exc()
-                text, fatal = device.sentence(error)
+                text, fatal = machine.sentence(error)
                 self._fail(text, None, fatal)
                 if fatal:
                     return 1
@@ -89,7 +89,7 @@ class Worker:
     def _hello(self) -> Hello:
         if self._where is None:
             self._tell("importing torch", None)
-            self._where = device.hello()
+            self._where = machine.hello()
         return self._where
 
     def _run(self, message: protocol.Message) -> None:
