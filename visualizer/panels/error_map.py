@@ -9,16 +9,16 @@ import numpy as np
 from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QColor, QImage
 
-from kernel.results import RunResult
 from visualizer.theme import Theme
 
-DECADES: Final = 3
+DECADES: Final = {"O": 3, "L": 6}
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorMap:
     """Where the picture stands, and what it shows: (num_heads, num_q_blocks) programs."""
 
+    name: str
     rect: QRect
     heads: int
     blocks: int
@@ -40,18 +40,20 @@ class ErrorMap:
         return QRect(left, top, max(1, right - left), max(1, bottom - top))
 
 
-def picture(result: RunResult, size: tuple[int, int], theme: Theme, grey: bool) -> QImage:
-    """The O errors as colours, at most one pixel each of size (width, height); beyond the bound the theme's `bad`.
+def picture(tiles: np.ndarray, bound: float, decades: int, size: tuple[int, int], theme: Theme, grey: bool) -> QImage:
+    """Errors (num_heads, num_q_blocks) as colours, at most one pixel each of size (width, height).
 
-    Viridis spans three decades below the bound; cells that share a pixel show their largest error.
+    Viridis spans `decades` powers of ten below the bound, the theme's `bad` is beyond it, `skipped` was not checked
+    (NaN). Cells that share a pixel show their largest error.
     """
-    errors = shrink(result.o_tiles, size[1], size[0])
+    errors = shrink(tiles, size[1], size[0])
     with np.errstate(divide="ignore", invalid="ignore"):
-        at = 1 + (np.log10(errors) - np.log10(result.o_bound)) / DECADES
-    at = np.clip(np.nan_to_num(at, nan=1.0, posinf=1.0, neginf=0.0), 0, 1)
+        at = 1 + (np.log10(errors) - np.log10(bound)) / decades
+    at = np.clip(np.nan_to_num(at, nan=0.0, posinf=1.0, neginf=0.0), 0, 1)
     rgb = theme.heat_lut()[(at * 255).astype(np.uint8)]
-    bad = QColor(theme.bad)
-    rgb[~(errors <= result.o_bound)] = (bad.red(), bad.green(), bad.blue())
+    for where, name in ((errors > bound, theme.bad), (np.isnan(errors), theme.skipped)):
+        color = QColor(name)
+        rgb[where] = (color.red(), color.green(), color.blue())
     if grey:
         rgb = np.repeat(rgb.mean(axis=-1, keepdims=True) * 0.5 + 64, 3, axis=-1).astype(np.uint8)
     rgb = np.ascontiguousarray(rgb)
@@ -66,8 +68,8 @@ def legend(theme: Theme) -> QImage:
 
 
 def shrink(array: np.ndarray, rows: int, cols: int) -> np.ndarray:
-    """(R, C) to at most (rows, cols), by the maximum; a NaN wins."""
+    """(R, C) to at most (rows, cols), by the maximum of what is not NaN."""
     for axis, room in ((0, max(1, rows)), (1, max(1, cols))):
         if array.shape[axis] > room:
-            array = np.maximum.reduceat(array, np.arange(room) * array.shape[axis] // room, axis=axis)
+            array = np.fmax.reduceat(array, np.arange(room) * array.shape[axis] // room, axis=axis)
     return array

@@ -50,6 +50,13 @@ def amount_text(value: int, kind: str) -> str:
     return f"{size:.0f} {unit}" if at == 0 or size >= 99.95 else f"{size:.3g} {unit}"
 
 
+def amount_forms(amount: Amount) -> tuple[str, ...]:
+    """The amount in words, from the fullest to the shortest form."""
+    done, total, naive = (amount_text(n, amount.kind) for n in (amount.done, amount.total, amount.naive))
+    short = done.split()[0] if done.split()[1] == total.split()[1] else done
+    return f"{done} of {total} · naive {naive}", f"{short} of {total} · naive {naive}", f"{short} of {total}", total
+
+
 class LedgerPanel(Panel):
     """Three amounts as bars above the roofline."""
 
@@ -82,16 +89,16 @@ class LedgerPanel(Panel):
         if self.frame is None or self.frame.ledger is None:
             return sheet
         view, px = self.frame.ledger, self.theme.px
-        roomy = size.height() >= px(330)
-        top = self._legend(sheet, size.width())
+        roomy, tight = size.height() >= px(330), size.height() < px(185)
+        top = 0 if tight else self._legend(sheet, size.width())
         for amount in amounts(view):
-            top += self._bar(sheet, QRect(0, top, size.width(), px(34 if roomy else 27)), amount)
+            top += self._bar(sheet, QRect(0, top, size.width(), px(34 if roomy else 24 if tight else 27)), amount)
         if roomy:
             top += px(4)
             top += sheet.wrapped(QRect(0, top, size.width(), px(40)), WHY, self.theme.ui_font(12), self.theme.muted)
         top += px(10 if roomy else 4)
         area = QRect(0, top, size.width(), size.height() - top)
-        if area.height() >= px(60):
+        if area.height() >= px(56):
             key = (
                 area,
                 self.theme,
@@ -122,9 +129,12 @@ class LedgerPanel(Panel):
         """The words, and below them the three lengths over each other, on the scale of the longest."""
         theme, px = self.theme, self.theme.px
         line = QRect(area.left(), area.top(), area.width(), px(16))
-        done, total, naive = (amount_text(n, amount.kind) for n in (amount.done, amount.total, amount.naive))
-        sheet.text(line, amount.name, theme.ui_font(12), theme.muted)
-        sheet.text(line, f"{done} of {total} · naive {naive}", theme.code_font(12), theme.text, RIGHT)
+        name = sheet.text(line, amount.name, theme.ui_font(12), theme.muted)
+        room = line.adjusted(name.rect.width() + px(10), 0, 0, 0)
+        metrics = QFontMetrics(theme.code_font(12))
+        forms = amount_forms(amount)
+        fits = [form for form in forms if metrics.horizontalAdvance(form) <= room.width()] or [forms[-1]]
+        sheet.text(room, fits[0], theme.code_font(12), theme.text, RIGHT)
         top, height = area.top() + px(18), area.height() - px(18 + 4)
         scale = area.width() / max(amount.total, amount.naive, 1)
         for value, color in ((amount.naive, theme.to_come), (amount.total, theme.done), (amount.done, theme.accent)):

@@ -65,6 +65,7 @@ class ProblemBar(QFrame):
         self.run = RunView()
         self.refused: dict[str, str] = {}
         self._apart: dict[str, bool] = {}
+        self._worker_texts = "", ""
         self.setObjectName("bar")
         self.setAccessibleName("Problem")
         self._build()
@@ -91,19 +92,18 @@ class ProblemBar(QFrame):
         """Run or Cancel, and where and how the worker is."""
         if run is self.run and self.worker_label.text():
             return
+        running = run.phase == "running"
         self.run = run
         device, state = run.device, run.worker
         if not device and run.result is not None:
             device = run.result.device
-        running = run.phase == "running"
         self.run_button.setText("Cancel" if running else "▶  Run kernel")
         self.run_button.setToolTip(
             "Stop the run; the worker starts anew." if running else "Run the kernel on this problem and check it."
         )
         self.run_button.setAccessibleName("Cancel the run" if running else "Run kernel")
-        self.device_label.setText(device)
+        self._worker_texts = device, state or "worker not started"
         self._worker.setToolTip(f"{device}\n{state}".strip())
-        self.worker_label.setText(state or "worker not started")
         good = "good" if "ready" in state else "bad" if run.phase == "failed" else "muted"
         self.worker_label.setStyleSheet(f"color: {getattr(self.theme, good)}; font-size: {self.theme.px(11)}px;")
         self._arrange()
@@ -351,8 +351,9 @@ class ProblemBar(QFrame):
         px = self.theme.px
         margin, gap, top, height = px(14), px(7), px(6), px(38)
         metrics = QFontMetrics(self.theme.ui_font(12))
-        worker = max(metrics.horizontalAdvance(label.text()) for label in (self.device_label, self.worker_label))
-        worker = min(worker + px(4), px(220))
+        worker = min(max(map(metrics.horizontalAdvance, self._worker_texts)) + px(4), px(200))
+        for label, text in zip((self.device_label, self.worker_label), self._worker_texts, strict=True):
+            label.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, worker))
         right = self.run_button.width() + px(14) + worker
         self._worker.setGeometry(self.width() - margin - worker, top, worker, height)
         self.run_button.move(self.width() - margin - right, top + (height - self.run_button.height()) // 2)

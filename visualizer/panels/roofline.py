@@ -47,20 +47,27 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
     small, code = theme.ui_font(11), theme.code_font(11)
     metrics = QFontMetrics(code)
     line = metrics.height()
-    name = f"{device.name}{'' if known else ' as an example'}: {device.tflops(dtype):g} TFLOP/s "
-    name += f"{'float32' if dtype == 'float32' else 'dense 16-bit'}, {device.bandwidth:g} TB/s (data sheet)"
-    sheet.text(QRect(area.left(), area.top(), area.width(), line), name, small, theme.muted)
+    words = [
+        form
+        for form in _roofs(device, known is None, dtype)
+        if QFontMetrics(small).horizontalAdvance(form) <= area.width()
+    ]
+    if words:
+        sheet.text(QRect(area.left(), area.top(), area.width(), line), words[0], small, theme.muted)
     left = metrics.horizontalAdvance("1000") + px(8)
     rect = QRectF(area.left() + left, area.top() + line + px(4), area.width() - left, area.height() - 2 * line - px(8))
     axes = _axes(rect, view, device, dtype)
     _grid(sheet, axes, theme, line)
-    sheet.text(QRect(round(rect.left()) + px(5), round(rect.top()), px(60), line), "TFLOP/s", small, theme.muted)
+    low = rect.height() < 3.5 * line
+    if not low:
+        sheet.text(QRect(round(rect.left()) + px(5), round(rect.top()), px(60), line), "TFLOP/s", small, theme.muted)
     peak, ridge = device.tflops(dtype), device.tflops(dtype) / device.bandwidth
     start = max(axes.low[0], axes.low[1] / device.bandwidth)
     sheet.line(
         [axes.at(start, device.bandwidth * start), axes.at(ridge, peak), axes.at(axes.high[0], peak)], theme.text, 2
     )
     marks = [("naive", view.naive_intensity, QColor(theme.muted)), ("this kernel", view.intensity, theme.word("o"))]
+    at_foot = 0
     for at, (what, intensity, ink) in enumerate(marks):
         if intensity <= 0:
             continue
@@ -68,25 +75,42 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
         x = axes.x(intensity)
         sheet.line([QPointF(x, axes.y(top)), QPointF(x, rect.bottom())], ink, 1, dashed=True)
         sheet.box(QRectF(x - px(3), axes.y(top) - px(3), px(6), px(6)), ink)
-        text, point = f"{what} {intensity:.3g} FLOP/B", QPointF(x, axes.y(top))
+        text, point = f"{what} {intensity:.3g}", QPointF(x, axes.y(top))
+        if low and at and view.tflops:
+            text += f", measured {view.tflops:.3g}"
         at_left = intensity == min(view.intensity or math.inf, view.naive_intensity or math.inf)
-        _label(sheet, axes, point, text, ink, theme, above=at_left, row=at)
+        at_foot += _label(sheet, axes, point, text, ink, theme, above=at_left, row=at_foot)
     if view.tflops is not None and view.tflops > 0 and view.intensity > 0:
         point = axes.at(view.intensity, min(max(view.tflops, axes.low[1]), axes.high[1]))
         sheet.box(QRectF(point.x() - px(4), point.y() - px(4), px(8), px(8)), theme.color("o"))
         text = f"measured {view.tflops:.3g}"
-        where = QRect(round(point.x()) + px(9), round(point.y() - line / 2), metrics.horizontalAdvance(text) + 1, line)
-        if where.right() > rect.right():
+        width = QFontMetrics(small).horizontalAdvance(text) + 1
+        top = max(point.y() - line / 2, axes.y(attainable(device, dtype, view.intensity)) + px(1))
+        where = QRect(round(point.x()) + px(9), round(top), width, line)
+        if view.tflops > attainable(device, dtype, view.intensity) or where.right() > rect.right():
             where.moveRight(round(point.x()) - px(9))
-        sheet.text(where, text, small, theme.word("o"))
+        if not low:
+            sheet.text(where, text, small, theme.word("o"))
     return sheet
+
+
+def _roofs(device: Device, is_example: bool, dtype: str) -> tuple[str, ...]:
+    """What the roofs are, from the fullest to the shortest form."""
+    name = f"{device.name} as an example" if is_example else device.name
+    kind = "float32" if dtype == "float32" else "dense 16-bit"
+    peak, bandwidth = f"{device.tflops(dtype):g} TFLOP/s", f"{device.bandwidth:g} TB/s"
+    return (
+        f"{name}: {peak} {kind}, {bandwidth} (maker's data sheet)",
+        f"{name}: {peak} {kind}, {bandwidth}",
+        f"{device.name}: {peak}, {bandwidth}",
+    )
 
 
 def _axes(rect: QRectF, view: LedgerView, device: Device, dtype: str) -> Axes:
     """Axes that hold both intensities and the ridge, with a margin, in whole powers of two."""
     ridge = device.tflops(dtype) / device.bandwidth
     inside = [x for x in (view.intensity, view.naive_intensity, ridge) if x > 0]
-    low, high = 2.0 ** math.floor(math.log2(min(inside) / 3)), 2.0 ** math.ceil(math.log2(max(inside) * 3))
+    low, high = 2.0 ** math.floor(math.log2(min(inside) / 4)), 2.0 ** math.ceil(math.log2(max(inside) * 3))
     bottom = device.bandwidth * low
     if view.tflops is not None and view.tflops > 0:
         bottom = min(bottom, view.tflops / 2)
@@ -118,19 +142,22 @@ def _grid(sheet: Sheet, axes: Axes, theme: Theme, line: int) -> None:
 
 def _label(
     sheet: Sheet, axes: Axes, point: QPointF, text: str, ink: QColor, theme: Theme, above: bool, row: int
-) -> None:
-    """The name of a point: left of it, above the roof; or right of its line, at the foot of the plot."""
+) -> bool:
+    """The name of a point: left of it, above the roof; or beside its line, in a row at the foot of the plot (True)."""
     font, gap, rect = theme.ui_font(11), theme.px(7), axes.rect
     metrics = QFontMetrics(font)
     width, height = metrics.horizontalAdvance(text) + 1, metrics.height()
     left, foot = round(point.x()) - gap - width, round(rect.bottom()) - height - row * height
     if above and left >= rect.left():
         where = QRect(left, max(round(rect.top()), round(point.y()) - height), width, height)
-    elif point.x() + gap + width <= rect.right():
+        sheet.text(where, text, font, ink, LEFT)
+        return False
+    if point.x() + gap + width <= rect.right():
         where = QRect(round(point.x()) + gap, foot, width, height)
     else:
         where = QRect(left, foot, width, height)
     sheet.text(where, text, font, ink, LEFT)
+    return True
 
 
 def _tens(low: float, high: float) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from kernel.results import RunResult, Timing
@@ -20,10 +21,8 @@ class Figure:
 def figures(result: RunResult) -> list[Figure]:
     """The numbers of a run, the most telling first."""
     lines: list[Figure] = []
-    if result.first_bad:
-        lines.append(Figure("first bad", (result.first_bad,), True))
     error, eager = sci(result.o_error), sci(result.o_error_eager)
-    ratio = f"{result.o_error / result.o_error_eager:.2f} ×" if result.o_error_eager > 0 else f"{error} / {eager}"
+    ratio = f"{_short(result.o_error / result.o_error_eager)} ×" if result.o_error_eager > 0 else f"{error} / {eager}"
     whole = f"{error} / {eager} = {ratio}" if result.o_error_eager > 0 else ratio
     bad = not result.o_error <= result.o_bound
     lines.append(Figure("O error / eager error", (f"{whole}  bound {sci(result.o_bound)}", whole, ratio), bad))
@@ -44,8 +43,9 @@ def figures(result: RunResult) -> list[Figure]:
         lines.append(Figure("blocks · warps · stages", (f"{blocks} · {c.num_warps} · {c.num_stages}",)))
     else:
         lines.append(Figure("blocks", (blocks,)))
-    lines.append(Figure("device", (result.device,)))
-    versions = [f"{name} {version}" for name, version in result.versions.items()]
+    lines.append(Figure("device", device_forms(result.device)))
+    names = sorted(result.versions, key=lambda name: ("torch", "triton", "cuda", name).index(name))
+    versions = [f"{name} {result.versions[name]}" for name in names]
     lines.append(Figure("versions", tuple(" · ".join(versions[:n]) for n in range(len(versions), 0, -1)) or ("?",)))
     return lines
 
@@ -62,12 +62,22 @@ def _mirror(result: RunResult) -> Figure:
     return Figure("differs from mirror", (f"{sizes}{where}", sizes, short), bad)
 
 
+def device_forms(name: str) -> tuple[str, ...]:
+    """A device's name, and what is left of it without marks and clock: "Intel Xeon Platinum 8481C"."""
+    plain = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|@.*$|\b\d+-Core\b|\bProcessor\b", "", name)
+    return name, " ".join(plain.split()) or name
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
+
+
 def sci(x: float) -> str:
     """A size in two digits: 3.2e-4; 0 and what is no number as they are."""
     if not math.isfinite(x):
         return "NaN" if math.isnan(x) else "inf" if x > 0 else "-inf"
-    if x == 0:
-        return "0"
+    if x == 0 or 0.01 <= abs(x) < 1000:
+        return f"{x:.2g}" if abs(x) < 100 else f"{x:.0f}"
     mantissa, exponent = f"{x:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
