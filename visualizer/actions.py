@@ -150,9 +150,9 @@ def _view() -> list[Action]:
 
 
 ACTIONS: Final = (
-    Action("file.open", "Open…", lambda w: w.ask_open(), ("Ctrl+O",), "&File", 0, "A session, or tensors from a file"),
-    Action("file.save", "Save", lambda w: w.save(), ("Ctrl+S",), "&File", 1),
-    Action("file.save_as", "Save as…", lambda w: w.ask_save(), ("Ctrl+Shift+S",), "&File", 1),
+    Action("file.open", "Open…", lambda w: w.files.ask_open(), ("Ctrl+O",), "&File", 0, "A session, or tensors from a file"),
+    Action("file.save", "Save", lambda w: w.files.save(), ("Ctrl+S",), "&File", 1),
+    Action("file.save_as", "Save as…", lambda w: w.files.ask_save(), ("Ctrl+Shift+S",), "&File", 1),
     Action("file.quit", "Quit", lambda w: w.close(), ("Ctrl+Q",), "&File", 3),
     Action(
         "edit.undo", "Undo", lambda w: w.controller.undo(), ("Ctrl+Z",), "&Edit", 0,

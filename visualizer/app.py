@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from PySide6.QtCore import QLocale, QSocketNotifier
 from PySide6.QtWidgets import QApplication
@@ -34,14 +35,22 @@ def application() -> QApplication:
     return app
 
 
-def open_window(file: Path | None = None, *, worker: str | None = None, state: State | None = None) -> int:
+def open_window(
+    file: Path | None = None,
+    *,
+    worker: str | None = None,
+    state: State | None = None,
+    look: Literal["dark", "light"] | None = None,
+) -> int:
     """Runs the application until its window is closed; returns the exit status.
 
     `file` is a session or a tensor file; without one, `state`, else what was shown last. `worker` is the command that
-    starts the worker; without one, the settings say.
+    starts the worker; without one, the settings say. `look` changes the settings' theme.
     """
     app = application()
     settings = Settings()
+    if look is not None:
+        settings.theme = look
     theme.apply(app, theme.theme(settings.theme, settings.zoom))
     window = make_window(settings, file, state)
     window.first_painted.connect(lambda: _begin(window, worker if worker is not None else settings.worker))

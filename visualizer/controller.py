@@ -9,7 +9,7 @@ from typing import Any, Final
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from kernel.inputs import file_problem
-from kernel.problem import ProblemError
+from kernel.problem import Problem, ProblemError
 from visualizer import moves
 from visualizer.past import Past
 from visualizer.presets import Preset

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QWidget
 
+from visualizer.deck import Deck
 from visualizer.panels.panel import Panel
 from visualizer.theme import Theme
 
@@ -16,11 +18,16 @@ COLUMNS: Final = (68, 32)
 LEFT: Final = (67, 33)
 TOP: Final = (47, 53)
 BOTTOM: Final = (58, 42)
-RIGHT: Final = (32, 36, 32)
+RIGHT: Final = (31, 35, 34)
+DECK: Final = ("run", "ledger")
+
+
+# from this width on, in pixels at zoom 1, the ledger stands beside the source; else it shares the run's place
+WIDE: Final = 1640
 
 
 class PanelLayout(QWidget):
-    """tiles | chip over source | ledger at the left, rows, lse and run at the right."""
+    """tiles | chip over source (| ledger) at the left; rows, lse, and run (or ledger) at the right."""
 
     shown_changed = Signal()
 
@@ -28,13 +35,16 @@ class PanelLayout(QWidget):
         super().__init__(parent)
         self._panels = dict(panels)
         self._hidden: set[str] = set()
+        self._front = "run"
+        self._is_wide = False
         self.maximised: str | None = None
         self._sizes: dict[str, QByteArray] = {}
         p = panels
+        self._deck = Deck({name: p[name] for name in DECK}, self.bring_forward)
         self.splitters = {
             "top": _splitter(Qt.Orientation.Horizontal, [p["tiles"], p["chip"]]),
-            "bottom": _splitter(Qt.Orientation.Horizontal, [p["source"], p["ledger"]]),
-            "right": _splitter(Qt.Orientation.Vertical, [p["rows"], p["lse"], p["run"]]),
+            "bottom": _splitter(Qt.Orientation.Horizontal, [p["source"]]),
+            "right": _splitter(Qt.Orientation.Vertical, [p["rows"], p["lse"], self._deck]),
         }
         s = self.splitters
         s["left"] = _splitter(Qt.Orientation.Vertical, [s["top"], s["bottom"]])
@@ -46,6 +56,9 @@ class PanelLayout(QWidget):
         self.reset()
 
     def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self._deck.set_theme(theme)
+        self._spread()
         for splitter in self.splitters.values():
             splitter.setHandleWidth(theme.px(10))
         self.setStyleSheet(
@@ -58,6 +71,7 @@ class PanelLayout(QWidget):
         self._hidden.clear()
         self.maximised = None
         self._show()
+        self._front = "run"
         shares = {"top": TOP, "bottom": BOTTOM, "right": RIGHT, "left": LEFT, "columns": COLUMNS}
         for name, share in shares.items():
             self.splitters[name].setSizes([part * 100 for part in share])
@@ -74,6 +88,12 @@ class PanelLayout(QWidget):
         elif len(self._hidden) + 1 < len(self._panels):
             self._hidden.add(name)
         self._show()
+
+    def bring_forward(self, name: str) -> None:
+        """Of the panels that share a place, shows this one."""
+        if name in DECK and name not in self._hidden and name != self._front:
+            self._front = name
+            self._show()
 
     def maximise(self, name: str | None) -> None:
         """One panel alone, or all that are shown again (None, or the same panel a second time)."""
@@ -113,13 +133,36 @@ class PanelLayout(QWidget):
             self._sizes = {}
         self.maximised = None
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._spread()
+
+    def _spread(self) -> None:
+        """Gives the ledger a place of its own where there is room for it."""
+        wide = self.width() >= self._theme.px(WIDE)
+        if wide == self._is_wide:
+            return
+        self._is_wide = wide
+        if wide:
+            self.splitters["bottom"].addWidget(self._panels["ledger"])
+            self.splitters["bottom"].setSizes([part * 100 for part in BOTTOM])
+        else:
+            self._deck.take_back("ledger")
+        self._show()
+
     def _show(self) -> None:
+        shown = {self.maximised} if self.maximised else set(self._panels) - self._hidden
+        deck = shown.intersection(DECK) if not self._is_wide else set()
+        if len(deck) > 1:
+            shown -= deck - {self._front}
         for name, panel in self._panels.items():
-            shown = name == self.maximised if self.maximised else name not in self._hidden
-            panel.setVisible(shown)
+            panel.setVisible(name in shown)
+        self._deck.offer(deck)
+        self._deck.setVisible(not {*DECK}.isdisjoint(shown if not self._is_wide else shown - {"ledger"}))
         for name in ("top", "bottom", "right", "left"):
             splitter = self.splitters[name]
-            splitter.setVisible(any(not splitter.widget(i).isHidden() for i in range(splitter.count())))
+            parts = (splitter.widget(i) for i in range(splitter.count()))
+            splitter.setVisible(any(part is not None and not part.isHidden() for part in parts))
         self.shown_changed.emit()
 
 

@@ -20,6 +20,7 @@ class Menus:
     def __init__(self, window: Window) -> None:
         self._window = window
         self.actions: dict[str, QAction] = {}
+        self._facts: tuple[bool, ...] = ()
         self._menus: dict[str, QMenu] = {}
         bar = window.menuBar()
         bar.setNativeMenuBar(False)
@@ -40,6 +41,15 @@ class Menus:
                 item.setEnabled(action.enabled(self._window))
             if action.checked is not None:
                 item.setChecked(action.checked(self._window))
+
+    def follow(self) -> None:
+        """`update`, when something that actions depend on has changed; quick, for every step."""
+        window = self._window
+        past = window.controller.past
+        facts = (past.can_undo, past.can_redo, len(window.controller.tape) > 0, window.controller.runs.is_running)
+        if facts != self._facts:
+            self._facts = facts
+            self.update()
 
     def _add(self, action: Action) -> None:
         item = QAction(action.text, self._window)
@@ -68,6 +78,7 @@ class Menus:
         if name not in self._menus:
             above, _, title = name.rpartition("/")
             self._menus[name] = self._menus[above].addMenu(title)
+            self._menus[name].aboutToShow.connect(self.update)
         return self._menus[name]
 
     def _add_lists(self) -> None:

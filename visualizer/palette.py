@@ -93,10 +93,10 @@ class Palette(QFrame):
 
     def fit(self) -> None:
         """Takes its place at the top middle of the window."""
-        px, parent = self.theme.px, self.parentWidget()
-        width = min(px(620), parent.width() - px(40))
-        height = min(px(440), parent.height() - px(80))
-        self.setGeometry((parent.width() - width) // 2, min(px(72), parent.height() // 10), width, height)
+        px, room = self.theme.px, self.window().size()
+        width = min(px(620), room.width() - px(40))
+        height = min(px(440), room.height() - px(80))
+        self.setGeometry((room.width() - width) // 2, min(px(72), room.height() // 10), width, height)
 
     def shown_texts(self) -> list[str]:
         """What is offered now, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -45,7 +46,7 @@ def application(scale: float = 1) -> QApplication:
     os.environ["QT_FONT_DPI"] = "96"
     os.environ["QT_SCALE_FACTOR"] = f"{scale:g}"
     os.environ.pop("QT_SCREEN_SCALE_FACTORS", None)
-    from PySide6.QtCore import QLocale
+    from PySide6.QtCore import QLocale, qInstallMessageHandler
     from PySide6.QtWidgets import QApplication
 
     from visualizer import theme
@@ -54,6 +55,7 @@ def application(scale: float = 1) -> QApplication:
     if isinstance(found, QApplication):
         return found
     QLocale.setDefault(QLocale.c())
+    qInstallMessageHandler(_tell)
     app = QApplication(["flashscope"])
     theme.load_fonts()
     return app
@@ -113,7 +115,7 @@ def picture(
             app.processEvents()
         image = QImage(round(size[0] * scale), round(size[1] * scale), QImage.Format.Format_RGB32)
         image.setDevicePixelRatio(scale)
-        QWidget.render(widget, image)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        QWidget.render(widget, image)
         return image
     finally:
         widget.hide()
@@ -133,6 +135,12 @@ def settle(tape: Tape, step: int) -> None:
     for _ in range(FILL_TURNS):
         if tape.programs_filled > (head + 1) * tape.tiling.num_q_blocks or not tape.fill(0):
             break
+
+
+def _tell(kind: object, context: object, text: str) -> None:
+    """Qt's warnings, but for one that means nothing without a display."""
+    if "propagateSizeHints" not in text:
+        print(text, file=sys.stderr)
 
 
 def _panel(name: str, state: State, run: RunView | None, look) -> QWidget:

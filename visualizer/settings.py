@@ -43,7 +43,7 @@ class Settings:
 
     @zoom.setter
     def zoom(self, value: float) -> None:
-        self._ini.setValue("zoom", value)
+        self._ini.setValue("zoom", f"{value:g}")
 
     @property
     def speed(self) -> float:
@@ -52,7 +52,7 @@ class Settings:
 
     @speed.setter
     def speed(self, value: float) -> None:
-        self._ini.setValue("speed", value)
+        self._ini.setValue("speed", f"{value:g}")
 
     @property
     def motion(self) -> bool:

@@ -111,7 +111,7 @@ class Window(QMainWindow):
         c.refused.connect(bar.refuse)
         c.said.connect(self.say)
         c.state_changed.connect(self._on_state)
-        c.run_changed.connect(self.menus.update)
+        c.run_changed.connect(self.menus.follow)
         self.files.said.connect(self.say)
         bar.problem_changed.connect(lambda fields: c.change(**fields))
         bar.preset_chosen.connect(c.go_to)
@@ -140,6 +140,8 @@ class Window(QMainWindow):
                 panel.show_frame(frame)
         self.transport.show_frame(frame)
         self.problem_bar.show_run(frame.run)
+        if frame.run.phase == "running" and (before is None or before.run.phase != "running"):
+            self.panel_layout.bring_forward("run")
         if self.settings.motion and self.isVisible():
             self.motion.follow(before, frame, self.playback.speed if self.playback.is_playing else 0.0)
 
@@ -149,7 +151,7 @@ class Window(QMainWindow):
 
     def _on_state(self) -> None:
         self._title()
-        self.menus.update()
+        self.menus.follow()
 
     # moving
 
@@ -186,8 +188,11 @@ class Window(QMainWindow):
 
     def _title(self) -> None:
         session = self.controller.session
-        self.setWindowTitle(f"{session.name}[*] — FlashScope" if session else "FlashScope[*]")
-        self.setWindowModified(self.controller.is_modified)
+        title, modified = f"{session.name}[*] — FlashScope" if session else "FlashScope[*]", self.controller.is_modified
+        if title != self.windowTitle():
+            self.setWindowTitle(title)
+        if modified != self.isWindowModified():
+            self.setWindowModified(modified)
 
     # the look
 
@@ -236,10 +241,16 @@ class Window(QMainWindow):
         if self.is_presenting:
             self._was_maximised, self._zoom_before = self.isMaximized(), self.look.zoom
             self.showFullScreen()
-            self._dress(self.look.name, max(PRESENTATION_ZOOM, self.look.zoom))
+            self._dress(self.look.name, max(self._largest_zoom(PRESENTATION_ZOOM), self.look.zoom))
         else:
             self.showMaximized() if self._was_maximised else self.showNormal()
             self._dress(self.look.name, self._zoom_before)
+
+    def _largest_zoom(self, wanted: float) -> float:
+        """`wanted`, or the largest zoom at which all panels still fit on the screen."""
+        screen, least = self.screen().size(), self.minimumSizeHint()
+        fits = self.look.zoom * min(screen.width() / least.width(), screen.height() / least.height())
+        return max([zoom for zoom in ZOOMS if zoom <= min(wanted, fits)], default=1.0)
 
     def switch_motion(self) -> None:
         self.settings.motion = not self.settings.motion

@@ -55,14 +55,14 @@ def test_other_fields_are_other_acts() -> None:
     for expected in (states[2], states[1], states[0]):
         restored = past.undo(now)
         assert restored == expected
-        now = restored
+        now = expected
 
 
 def test_stepping_on_after_an_undo_starts_anew() -> None:
     past = Past(clock := Clock())
     now = past.undo(take(past, [State(step=0), State(step=1), State(step=2)], clock, 0.1))
     assert now == State(step=0)
-    past.note(now, State(step=1))
+    past.note(State(step=0), State(step=1))
     assert not past.can_redo
     assert past.undo(State(step=1)) == State(step=0)
 

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QMouseEvent
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from visualizer.frame import Frame
 from visualizer.theme import Theme
+
+
+class Caption(QLabel):
+    """A quiet line at the header's right; it gives way, and ends in an ellipsis, where the panel is narrow."""
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
+        painter = QPainter(self)
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        painter.drawText(self.rect(), self.alignment(), text)
 
 
 class Panel(QFrame):
@@ -31,7 +44,7 @@ class Panel(QFrame):
         self.setAccessibleName(self.title)
         self.title_label = QLabel(self.title)
         self.title_label.setObjectName("title")
-        self.caption_label = QLabel()
+        self.caption_label = Caption()
         self.caption_label.setObjectName("caption")
         self.caption_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.header = QHBoxLayout()
