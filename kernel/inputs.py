@@ -19,7 +19,7 @@ NUMPY_DTYPES: Final = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float32": np.dtype(np.float32),
 }
-CACHED_HEADS: Final = 8
+CACHED_BYTES: Final = 96 << 20
 MAX_FILE_ELEMENTS: Final = 1 << 27
 RISE: Final = 8.0
 SPIKE_EVERY: Final = 61
@@ -56,7 +56,7 @@ class Inputs:
         key = (name, head)
         if key not in self._heads:
             self._heads[key] = _draw(self.problem, name, head)
-            while len(self._heads) > 3 * CACHED_HEADS:
+            while len(self._heads) > 3 and sum(x.nbytes for x in self._heads.values()) > CACHED_BYTES:
                 self._heads.popitem(last=False)
         self._heads.move_to_end(key)
         return self._heads[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,29 @@ def exact_rows(
         limit = chunk + problem.offset if problem.causal else np.full(len(chunk), problem.seqlen_k - 1)
         keep = cols[None, :] <= limit[:, None]
         yield chunk, *exact(q, k, v, problem.scale, keep)
+
+
+def exact_lse(inputs: Inputs, problem: Problem, head: int, rows: np.ndarray) -> Generator[None, None, np.ndarray]:
+    """Exact base-2 lse (n,) float64 of some rows of one query head, as the generator's return value.
+
+    Yields every few milliseconds: it goes over the keys in chunks, and needs no float64 copy of all of k.
+    """
+    m, total = np.full(len(rows), -np.inf), np.zeros(len(rows))
+    q = inputs.q(head)[rows].astype(np.float64)
+    step = max(16, CHUNK // max(1, len(rows)))
+    for start in range(0, problem.seqlen_k if len(rows) else 0, step):
+        k = inputs.k(head)[start : start + step].astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            s = (q @ k.T) * problem.scale
+            if problem.causal:
+                s[np.arange(start, start + len(k)) > (rows + problem.offset)[:, None]] = -np.inf
+            m_new = np.maximum(m, s.max(axis=1))
+            m_ref = np.where(m_new == -np.inf, 0.0, m_new)
+            total = total * np.exp(m - m_ref) + np.exp(s - m_ref[:, None]).sum(axis=1)
+            m = m_new
+        yield
+    with np.errstate(divide="ignore"):
+        return (m + np.log(total)) * LOG2E
 
 
 def exact(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,12 +13,14 @@ import numpy as np
 from kernel.inputs import Inputs
 from kernel.mirror import Chip, Mirror
 from kernel.problem import Problem
-from kernel.reference import exact_rows
+from kernel.reference import exact_lse
 from kernel.tiling import Position, Tiling
+from visualizer.program import Program, between
 
 EVENTS: Final = ("max moved", "partial tile", "store", "non-finite")
 CACHE_BYTES: Final = 64 << 20
-CHECKPOINTS: Final = 64
+KEPT_BYTES: Final = 96 << 20
+MIN_SPACING, MAX_SPACING = 64, 256
 EXACT_SCORES: Final = 1 << 26
 SEARCH_TILES: Final = 2000
 LEVEL_ROWS: Final = 256
@@ -44,7 +46,10 @@ class Levels(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """m, alpha and l after each finished iteration of one program: (iterations, BLOCK_M) float32 each."""
+    """m, alpha and l after each finished iteration of one program: (iterations, BLOCK_M) float32 each.
+
+    NaN: in a program of hundreds of tiles, not worked out yet; `Tape.fill` does it.
+    """
 
     m: np.ndarray
     alpha: np.ndarray
@@ -63,13 +68,16 @@ class Tape:
         self.tiling = Tiling(problem)
         self.inputs = Inputs(problem)
         self.mirror = Mirror(self.inputs, self.tiling)
-        self._programs: OrderedDict[tuple[int, int], _Program] = OrderedDict()
+        self._programs: OrderedDict[tuple[int, int], Program] = OrderedDict()
         self._last: Moment | None = None
         self.lse = np.full((problem.num_heads, problem.seqlen_q), np.nan, np.float32)
         self.programs_filled = 0
         self.exact_rows = _sampled_rows(problem)
         self.exact_lse = np.full((problem.num_heads, len(self.exact_rows)), np.nan)
+        self._kept: dict[tuple[int, int], dict[int, Chip]] = {}
+        self._room, self._spacing = KEPT_BYTES, _spacing(self.tiling)
         self._filling = self._fill()
+        self._completing: Iterator[None] | None = None
         self.is_filled = False
         self._levels: dict[int, Levels] = {}
 
@@ -100,12 +108,19 @@ class Tape:
         self._last = Moment(index, position, tile, chip)
         return self._last
 
+    def before(self, index: int) -> Chip:
+        """The chip when the iteration of step `index` began: m, l and acc; outside the loop, at the program's end."""
+        head, block, iteration, step = self.tiling.locate(index)
+        at = 0 if step == "load_q" else self._end(block) if iteration < 0 else iteration
+        return self._program(head, block).at(at)
+
     def history(self, index: int) -> History:
         """The finished iterations of the program at step `index`, up to that step."""
         head, block, iteration, step = self.tiling.locate(index)
         program = self._program(head, block)
         done = 0 if step == "load_q" else self._end(block) if iteration < 0 else iteration + (step == "accumulate")
         program.at(done)
+        self._completing = None if program.knows(done) else program.complete(done)
         return History(program.m[:done], program.alpha[:done], program.l[:done])
 
     def levels(self, head: int) -> Levels:
@@ -134,14 +149,20 @@ class Tape:
         return lse
 
     def fill(self, seconds: float) -> bool:
-        """Runs programs and exact rows that are still missing, for about `seconds`; True while some remain."""
+        """Works on what is still missing, for about `seconds`; True while some remains.
+
+        The history of the program at hand comes first, then L, checkpoints and exact rows, head by head.
+        """
         end = time.perf_counter() + seconds
-        while not self.is_filled:
-            if next(self._filling, None) is None:
-                self.is_filled = True
+        while not self.is_filled or self._completing is not None:
+            work = self._filling if self._completing is None else self._completing
+            if next(work, work) is work:
+                if self._completing is None:
+                    self.is_filled = True
+                self._completing = None
             elif time.perf_counter() >= end:
                 break
-        return not self.is_filled
+        return not self.is_filled or self._completing is not None
 
     def find(self, index: int, event: str, row: int, *, forward: bool = True) -> int | None:
         """The next (or previous) step where something happens; None if there is none within reach.
@@ -195,10 +216,10 @@ class Tape:
     def _end(self, block: int) -> int:
         return int(self.tiling.visited[block])
 
-    def _program(self, head: int, block: int) -> _Program:
+    def _program(self, head: int, block: int) -> Program:
         key = (head, block)
         if key not in self._programs:
-            self._programs[key] = _Program(self.mirror, head, block)
+            self._programs[key] = Program(self.mirror, head, block, self._kept.get(key, {}))
             while len(self._programs) > 1 and sum(p.nbytes for p in self._programs.values()) > CACHE_BYTES:
                 self._programs.popitem(last=False)
         self._programs.move_to_end(key)
@@ -209,59 +230,40 @@ class Tape:
         if chip.lse is not None:
             self.lse[head, start:end] = chip.lse[: end - start]
 
-    def _fill(self) -> Iterator[int]:
-        for head in range(self.problem.num_heads):
+    def _fill(self) -> Iterator[None]:
+        """Every program's L and some checkpoints, and the exact rows: the head at hand first, then the others."""
+        left = list(range(self.problem.num_heads))
+        while left:
+            head = self._last.position.head if self._last is not None else left[0]
+            head = head if head in left else left[0]
+            left.remove(head)
             for block in range(self.tiling.num_q_blocks):
-                chip = self.mirror.apply(Chip(), "load_q", head, block)
-                for run in self.mirror.advance(chip, head, block, 0, self._end(block)):
-                    chip = run.chip
-                    yield block
-                chip = self.mirror.apply(self.mirror.apply(chip, "normalise", head, block), "store", head, block)
-                self._keep_lse(head, block, chip)
-                self.programs_filled += 1
-                yield block
-            done = 0
-            for rows, _, lse in exact_rows(self.inputs, self.problem, head, self.exact_rows):
-                self.exact_lse[head, done : done + len(rows)] = lse
-                done += len(rows)
-                yield head
+                yield from self._fill_program(head, block)
+            self.exact_lse[head] = yield from exact_lse(self.inputs, self.problem, head, self.exact_rows)
 
-
-class _Program:
-    """One program's checkpoints and history, run as far as anybody has asked."""
-
-    def __init__(self, mirror: Mirror, head: int, block: int) -> None:
-        self._mirror, self._head, self._block = mirror, head, block
-        visited = int(mirror.tiling.visited[block])
-        self.start = mirror.apply(Chip(), "load_q", head, block)
-        self._stride = max(1, -(-visited // CHECKPOINTS))
-        self._chips = {0: self.start}
-        self._frontier = 0
-        self._front = self.start
-        shape = (visited, mirror.tiling.problem.block_m)
-        self.m, self.alpha, self.l = (np.empty(shape, np.float32) for _ in range(3))
-        p = mirror.tiling.problem
-        kept = min(visited + 1, CHECKPOINTS + 1)
-        self.nbytes = 4 * p.block_m * (kept * (p.head_dim_pad + 2) + 3 * visited)
-
-    def at(self, iteration: int) -> Chip:
-        """The chip before `iteration`, running the program on if it has not come so far."""
-        while self._frontier < iteration:
-            # up to the next checkpoint, so that it can be kept
-            end = min(iteration, self._frontier - self._frontier % self._stride + self._stride)
-            for run in self._mirror.advance(self._front, self._head, self._block, self._frontier, end):
-                done = slice(self._frontier, run.end)
-                self.m[done], self.alpha[done], self.l[done] = run.m, run.alpha, run.l
-                self._frontier, self._front = run.end, _without_tiles(run.chip)
-            if self._frontier % self._stride == 0:
-                self._chips[self._frontier] = self._front
-        if iteration == self._frontier:
-            return self._front
-        base = iteration - iteration % self._stride
-        chip = self._chips[base]
-        for run in self._mirror.advance(chip, self._head, self._block, base, iteration):
+    def _fill_program(self, head: int, block: int) -> Iterator[None]:
+        chip = self.mirror.apply(Chip(), "load_q", head, block)
+        kept = {}
+        for run in self.mirror.advance(chip, head, block, 0, self._end(block)):
             chip = run.chip
-        return _without_tiles(chip)
+            if run.end >= self._spacing * (len(kept) + 1) and self._room > 0:
+                kept[run.end] = between(chip)
+                self._room -= 4 * self.problem.block_m * (self.problem.head_dim_pad + 2)
+            yield
+        if kept:
+            self._kept[head, block] = kept
+        chip = self.mirror.apply(self.mirror.apply(chip, "normalise", head, block), "store", head, block)
+        self._keep_lse(head, block, chip)
+        self.programs_filled += 1
+        yield
+
+
+def _spacing(tiling: Tiling) -> int:
+    """Tiles between two checkpoints that `fill` keeps, so that those of all heads nearly fit in KEPT_BYTES."""
+    p = tiling.problem
+    bytes_a_tile = 4 * p.block_m * (p.head_dim_pad + 2)
+    wanted = p.num_heads * int(tiling.visited.sum()) * bytes_a_tile // KEPT_BYTES
+    return min(MAX_SPACING, max(MIN_SPACING, wanted))
 
 
 def _sampled_rows(problem: Problem) -> np.ndarray:
@@ -275,11 +277,6 @@ def _sampled_rows(problem: Problem) -> np.ndarray:
 def _size(x: np.ndarray) -> float:
     finite = np.abs(x[np.isfinite(x)])
     return float(finite.max(initial=0)) or 1.0
-
-
-def _without_tiles(chip: Chip) -> Chip:
-    """What an iteration hands to the next; k, s, p and v would be kept alive for nothing."""
-    return Chip(q=chip.q, m=chip.m, l=chip.l, acc=chip.acc)
 
 
 def _moved(chip: Chip, row: int) -> bool:

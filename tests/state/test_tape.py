@@ -126,3 +126,34 @@ def test_positions_outside_are_refused():
     with pytest.raises(IndexError):
         Tape(Problem())[10**9]
     assert len(Tape(Problem(seqlen_q=0))) == 0
+
+
+def test_checkpoints_of_the_background_give_the_same_chips(monkeypatch):
+    p = Problem(seqlen_q=128, seqlen_k=1600, heads=1, kv_heads=1, causal=False, block_m=64, block_n=16, head_dim=16)
+    monkeypatch.setattr("visualizer.tape.MIN_SPACING", 16)
+    plain, helped = Tape(p), Tape(p)
+    while helped.fill(1):
+        pass
+    for index in (700, 850, 60, 905):
+        assert same(helped[index].chip, plain[index].chip)
+        expected = plain.history(index)
+        while True:
+            history = helped.history(index)
+            if not helped.fill(1):
+                break
+        np.testing.assert_array_equal(history.m, expected.m)
+        np.testing.assert_array_equal(history.l, expected.l)
+    assert not np.isnan(plain.history(905).alpha).any()
+
+
+def test_a_far_seek_shows_a_history_with_gaps_that_the_background_fills(monkeypatch):
+    p = Problem(seqlen_q=64, seqlen_k=1600, heads=1, kv_heads=1, causal=False, block_m=64, block_n=16, head_dim=16)
+    monkeypatch.setattr("visualizer.tape.MIN_SPACING", 16)
+    tape = Tape(p)
+    while tape.fill(1):
+        pass
+    assert np.isnan(tape.history(850).m[0]).all()
+    assert np.isfinite(tape.history(850).m[-1]).all()
+    while tape.fill(1):
+        pass
+    assert np.isfinite(tape.history(850).m).all()
