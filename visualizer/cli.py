@@ -1,0 +1,232 @@
+"""The command line: flashscope open, check, render, doctor, worker. Nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from kernel.problem import ProblemError
+from visualizer.options import UsageError, add_problem_options, names_problem, size, state_of, whole
+
+PANELS: Final = ("tiles", "chip", "rows", "lse", "source", "run", "ledger", "transport")
+ABOUT: Final = """\
+A desktop microscope for the FlashAttention forward kernel: it runs the real Triton kernel, steps through its NumPy
+mirror tile by tile, and checks both against exact attention."""
+EXAMPLES: Final = """\
+examples:
+  flashscope                                     the window, as it was left
+  flashscope talk.flashscope                     the window on a saved session (or an .npz or .safetensors file)
+  flashscope check --dtype bfloat16 --seqlen 512 is the kernel right?
+  flashscope render tiles --step 300 --out t.png a panel as a picture, without a display
+  flashscope doctor                              what is installed and what works, to paste into a report
+  flashscope --worker "ssh gpu-box flashscope worker"   the window here, the kernel there"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the options in one sentence, without the usage."""
+
+    def error(self, message: str):
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. {self.prog} --help lists what there is.\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    raw = argparse.RawDescriptionHelpFormatter
+    top = Parser(prog="flashscope", description=ABOUT, epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
+    top.add_argument("--version", action="store_true", help="print the version")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, help: str, about: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=help, description=about, formatter_class=raw, allow_abbrev=False)
+
+    one = command("open", "the window (also without a command)", "Opens the window, on a file or as it was left.")
+    one.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a session, or tensors (.npz, .safetensors)")
+    _add_worker(one)
+    one.add_argument("--theme", choices=("dark", "light"), help="the look; it is remembered")
+    add_problem_options(one, session=False)
+
+    one = command(
+        "check",
+        "is the kernel right?",
+        "Runs the kernel, and compares it with exact attention (float64) and with its mirror.\n"
+        "The exit status is 0 when it is right, 1 when it is wrong or did not run, 2 for options that cannot be.",
+    )
+    one.add_argument("--json", action="store_true", help="print JSON")
+    _add_worker(one)
+    add_problem_options(one)
+
+    one = command("render", "a panel or the window as a PNG", "Draws a panel or the window, without a display.")
+    one.add_argument("panel", metavar="PANEL", choices=(*PANELS, "window"), help=f"{', '.join(PANELS)} or window")
+    one.add_argument("--out", type=Path, required=True, metavar="F.png", help="the file to write")
+    one.add_argument("--step", type=whole, metavar="N", help="the step of the tape, from 0; -1 is the last")
+    one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")
+    one.add_argument("--scale", type=int, choices=(1, 2), default=1, help="pixels of the picture for each of those")
+    one.add_argument("--theme", choices=("dark", "light"), default="dark")
+    one.add_argument("--run", action="store_true", help="run the kernel first, and show its result")
+    _add_worker(one)
+    add_problem_options(one)
+
+    one = command(
+        "doctor", "what is installed and works", "Says what is installed, which GPU there is, and what works."
+    )
+    one.add_argument("--json", action="store_true", help="print JSON")
+    _add_worker(one)
+
+    command("worker", "the kernel's process", "Runs the kernel for a window elsewhere: speaks the worker's protocol.")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit status. Bad input is one sentence on stderr and 2."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    known = parser()
+    args = known.parse_args(_with_command(given))
+    if args.version:
+        print(f"flashscope {version()}")
+        return 0
+    from visualizer.state import StateError
+
+    try:
+        return COMMANDS[args.command](args)
+    except (ProblemError, StateError, UsageError) as error:
+        print(f"flashscope {args.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # whoever read the output has gone; nothing more can be written, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def version() -> str:
+    """The installed distribution's version."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as find
+
+    try:
+        return find("flashscope")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _with_command(given: list[str]) -> list[str]:
+    """`open` is the command when none is named."""
+    if given and (given[0] in COMMANDS or given[0] in ("-h", "--help", "--version")):
+        return given
+    return ["open", *given]
+
+
+def _add_worker(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--worker", metavar="COMMAND", help='what runs the kernel, such as "ssh gpu-box flashscope worker"'
+    )
+
+
+def _open(args: argparse.Namespace) -> int:
+    if args.file is not None and names_problem(args):
+        raise UsageError("Give a file or the problem's options, not both.")
+    if args.file is not None and not args.file.exists():
+        raise UsageError(f"There is no file {str(args.file)!r}{_guess(args.file.name)}")
+    state = state_of(args) if names_problem(args) else None
+    from visualizer import display
+
+    if complaint := display.complaint():
+        print(f"flashscope open: {complaint}", file=sys.stderr)
+        return 1
+    try:
+        from visualizer.app import open_window
+    except ImportError as error:
+        return _no_qt("open", error)
+    return open_window(args.file, worker=args.worker, state=state, look=args.theme)
+
+
+def _guess(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, 1)
+    return f"; did you mean the command {close[0]}?" if close else f", and no such command ({', '.join(COMMANDS)})."
+
+
+def _check(args: argparse.Namespace) -> int:
+    problem = _problem_that_can_be(state_of(args).problem)
+    from visualizer.check import check
+
+    return check(problem, args.worker, args.json)
+
+
+def _problem_that_can_be(problem):
+    """The problem, once its file, if it has one, was found to fit."""
+    if problem.inputs is not None:
+        from kernel.inputs import file_problem
+
+        found = file_problem(problem.inputs, problem)
+        for name in ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "dtype"):
+            asked, there = getattr(problem, name), getattr(found, name)
+            if asked != there:
+                raise ProblemError(name, f"{name} is {asked}, but the tensors in {problem.inputs} have {there}.")
+    return problem
+
+
+def _render(args: argparse.Namespace) -> int:
+    state = state_of(args)
+    if args.step is not None:
+        from kernel.tiling import Tiling
+
+        steps = len(Tiling(state.problem))
+        if not -max(steps, 1) <= args.step < max(steps, 1):
+            raise UsageError(f"--step is {args.step:,}; this problem has {steps:,} steps, counted from 0.")
+        state = state.change(step=args.step % max(steps, 1))
+    problem = _problem_that_can_be(state.problem)
+    try:
+        from visualizer.render import RenderError, render
+    except ImportError as error:
+        return _no_qt("render", error)
+    run = None
+    if args.run:
+        from visualizer.frame import RunView
+        from visualizer.worker_call import WorkerError, call_worker
+
+        try:
+            result = call_worker(problem, args.worker)
+        except WorkerError as error:
+            print(f"flashscope render: {error}", file=sys.stderr)
+            return 1
+        run = RunView(phase="done", message=result.sentence, worker="worker ready", result=result)
+    wanted = args.size or ((1440, 900) if args.panel == "window" else (900, 600))
+    try:
+        render(args.panel, state, args.out, size=wanted, scale=args.scale, theme=args.theme, run=run)
+    except RenderError as error:
+        raise UsageError(str(error)) from error
+    return 0
+
+
+def _no_qt(command: str, error: ImportError) -> int:
+    print(
+        f"flashscope {command}: Qt cannot be loaded ({error}); flashscope doctor says what is missing.", file=sys.stderr
+    )
+    return 1
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from visualizer.doctor import doctor
+
+    return doctor(args.worker, args.json)
+
+
+def _worker(args: argparse.Namespace) -> int:
+    # by name, because the window's side must not import torch's
+    import runpy
+
+    runpy.run_module("kernel.worker", run_name="__main__", alter_sys=True)
+    return 0
+
+
+COMMANDS: Final = {"open": _open, "check": _check, "render": _render, "doctor": _doctor, "worker": _worker}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""The problem's fields as options of the command line, and the State that they name."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from visualizer.state import State
+
+# option, field, what it is
+WHOLE: Final = (
+    ("--batch", "batch", "sequences"),
+    ("--heads", "heads", "query heads; key heads too, unless --kv-heads says otherwise"),
+    ("--kv-heads", "kv_heads", "key heads, a divisor of the query heads"),
+    ("--seqlen", "seqlen_q", "queries; keys too, unless --seqlen-k says otherwise"),
+    ("--seqlen-k", "seqlen_k", "keys"),
+    ("--head-dim", "head_dim", "numbers in a row of q, k and v, 1 to 256"),
+    ("--block-m", "block_m", "query rows of a tile, a power of two"),
+    ("--block-n", "block_n", "keys of a tile, a power of two"),
+    ("--seed", "seed", "of the inputs"),
+)
+
+
+class UsageError(ValueError):
+    """Options that do not go together, or name what is not there; one sentence."""
+
+
+def add_problem_options(parser: argparse.ArgumentParser, *, session: bool = True) -> None:
+    """The fields of a Problem, and where to begin from: a preset, or with `session` a saved session."""
+    group = parser.add_argument_group(
+        "the problem", "What is not given is the original test's, or the preset's or session's that is named."
+    )
+    for option, field, help in WHOLE:
+        group.add_argument(option, dest=field, type=whole, metavar="N", help=help)
+    group.add_argument("--dtype", metavar="T", help="float16, bfloat16 or float32")
+    group.add_argument("--causal", action=argparse.BooleanOptionalAction, help="whether queries see no later key")
+    group.add_argument("--sm-scale", type=scale, metavar="X", help="factor of q·kᵀ; auto is 1/sqrt(head_dim)")
+    group.add_argument("--std", type=number, metavar="X", help="standard deviation of the inputs")
+    group.add_argument("--distribution", metavar="D", help="of the inputs: normal, rising (the max moves) or spiky")
+    group.add_argument("--inputs", metavar="FILE", help="q, k and v from an .npz or .safetensors file")
+    group.add_argument("--preset", metavar="NAME", help="begin from a preset of the window, such as 'toy' or 'ragged'")
+    if session:
+        group.add_argument("--session", type=Path, metavar="FILE", help="begin from a saved session")
+
+
+def names_problem(args: argparse.Namespace) -> bool:
+    """Whether any option says what the problem is."""
+    return args.preset is not None or bool(_fields(args)) or args.inputs is not None
+
+
+def state_of(args: argparse.Namespace) -> State:
+    """The State that the options name. Raises UsageError, StateError or ProblemError."""
+    from visualizer.state import OPENING, load
+
+    session = getattr(args, "session", None)
+    if session is not None and args.preset is not None:
+        raise UsageError("Give --session or --preset, not both.")
+    state = load(session) if session is not None else _preset(args.preset) if args.preset is not None else OPENING
+    if args.inputs is not None:
+        from kernel.inputs import file_problem
+
+        state = state.change(problem=file_problem(args.inputs, state.problem))
+    fields = _fields(args)
+    for given, follows in (("seqlen_q", "seqlen_k"), ("heads", "kv_heads")):
+        if given in fields and args.inputs is None:
+            fields.setdefault(follows, fields[given])
+    return state.change(**fields)
+
+
+def _preset(name: str) -> State:
+    from visualizer.presets import PRESETS
+
+    wanted = name.strip().lower()
+    found = [preset for preset in PRESETS if preset.name.lower().startswith(wanted)]
+    if len(found) != 1 or not wanted:
+        raise UsageError(f"There is no preset {name[:40]!r}; choose {', '.join(repr(p.name) for p in PRESETS)}.")
+    return found[0].state
+
+
+def _fields(args: argparse.Namespace) -> dict[str, Any]:
+    names = (*(field for _, field, _ in WHOLE), "dtype", "causal", "sm_scale", "std", "distribution")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    if given.get("sm_scale") == "auto":
+        given["sm_scale"] = None
+    return given
+
+
+def whole(text: str) -> int:
+    """A whole number; 1_024 and 1,024 are 1024."""
+    try:
+        return int(text.replace(",", ""))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number") from None
+
+
+def number(text: str) -> float:
+    """A number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number") from None
+
+
+def scale(text: str) -> float | str:
+    """A number, or auto."""
+    return text if text == "auto" else number(text)
+
+
+def size(text: str) -> tuple[int, int]:
+    """900x600 as (900, 600)."""
+    width, _, height = text.lower().replace("×", "x").partition("x")
+    if not (width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no size; write it as 900x600")
+    if not all(64 <= int(n[:9]) <= 8192 for n in (width, height)):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is out of range; each side may be from 64 to 8192")
+    return int(width), int(height)
