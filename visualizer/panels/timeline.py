@@ -225,7 +225,7 @@ class Timeline(QWidget):
         first, end = self._tiling.rows(position.block)
         program = position.head * self._tiling.num_q_blocks + position.block
         lines = [
-            f"step {step + 1:,}: {position.step.replace('_', ' ')}",
+            f"step {step:,}: {position.step.replace('_', ' ')}",
             f"program {program + 1:,} of {view.num_programs:,}: head {position.head:,}, rows {first:,} … {end - 1:,}",
         ]
         if view.filled < 1:

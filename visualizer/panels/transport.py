@@ -132,7 +132,10 @@ class JumpButton(QToolButton):
 
 
 class Readout(QWidget):
-    """Where the tape stands, in two lines: the step's number; its name and what it does, in its quantity's colour."""
+    """Where the tape stands, in two lines: the step's number, and what it does, in its quantity's colour.
+
+    The number is State.step, the one that sessions and --step take.
+    """
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -153,9 +156,9 @@ class Readout(QWidget):
 
     def show_view(self, view: TransportView) -> None:
         name = view.step.replace("_", " ")
-        self.lines = (f"step {view.index + 1:,} of {view.total:,}", f"{name}  ·  {view.sentence}")
+        self.lines = (f"step {view.index:,} of {view.total:,}", f"{name}  ·  {view.sentence}")
         self._quantity = view.quantity
-        self.setToolTip(self.lines[1])
+        self.setToolTip(f"{self.lines[1]}\nSteps are counted from 0, as in session files and after --step.")
         self.setAccessibleDescription(". ".join(self.lines))
         self.update()
 
