@@ -24,11 +24,17 @@ def explain(view: ChipView, quantity: str, i: int, j: int = 0) -> tuple[str, ...
     return {"m": _m, "alpha": _alpha, "l": _l, "lse": _lse}[quantity](view, i)
 
 
-def number(x: float) -> str:
+def number(x: float | np.floating) -> str:
     """A number in about seven characters."""
+    x = float(x)
     if not math.isfinite(x):
         return "NaN" if x != x else "inf" if x > 0 else "-inf"
     return f"{x:.4g}"
+
+
+def less(x: float) -> str:
+    """What "- x" looks like: " - 4.2", or " + 4.2" for x = -4.2."""
+    return f" + {number(-x)}" if x < 0 else f" - {number(x)}"
 
 
 def _loaded(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
@@ -36,7 +42,7 @@ def _loaded(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
     if tile is None:
         return ()
     first, word = (view.rows[0], "query row") if quantity == "q" else ((view.cols or (0, 0))[0], "key")
-    return (f"{quantity}[{first + i}, {j}] = {number(float(tile[i, j]))}", f"{word} {first + i}, column {j}, from HBM")
+    return (f"{quantity}[{first + i}, {j}] = {number(tile[i, j])}", f"{word} {first + i}, column {j}, from HBM")
 
 
 def _score(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
@@ -45,12 +51,10 @@ def _score(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
     row, key = view.rows[0] + i, view.cols[0] + j
     if view.keep is not None and not view.keep[i, j]:
         return (f"s[{row}, {key}] = -inf", f"masked: row {row} does not see key {key}")
-    value = number(float(view.s[i, j]))
+    value = number(view.s[i, j])
     if view.q is None or view.k is None:
         return (f"s[{row}, {key}] = {value}",)
-    products = [
-        f"{number(float(a))}·{number(float(b))}" for a, b in zip(view.q[i, :TERMS], view.k[j, :TERMS], strict=True)
-    ]
+    products = [f"{number(a)}·{number(b)}" for a, b in zip(view.q[i, :TERMS], view.k[j, :TERMS], strict=True)]
     more = "" if view.head_dim <= TERMS else " + …"
     return (
         f"s[{row}, {key}] = q[{row}]·k[{key}] = {value}",
@@ -62,13 +66,13 @@ def _probability(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ..
     if view.p is None or view.s is None or view.m is None or view.cols is None:
         return ()
     row, key = view.rows[0] + i, view.cols[0] + j
-    value, m = number(float(view.p[i, j])), float(view.m[i])
+    value, m = number(view.p[i, j]), float(view.m[i])
     if view.keep is not None and not view.keep[i, j]:
         return (f"p[{row}, {key}] = {value}", f"masked: row {row} does not see key {key}, so 2^(-inf)")
-    score, scale = number(float(view.s[i, j])), number(view.qk_scale)
+    score, scale = number(view.s[i, j]), number(view.qk_scale)
     return (
         f"p[{row}, {key}] = 2^(s·scale - m) = {value}",
-        f"= 2^({score}·{scale} - {number(0.0 if m == -math.inf else m)})",
+        f"= 2^({score}·{scale}{'' if m == -math.inf else less(m)})",
     )
 
 
@@ -84,17 +88,17 @@ def _acc(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
             f"= {number(value - new)} + {number(new)}  ({view.p.shape[1]} products)",
         )
     if "acc" in view.fresh and view.alpha is not None:
-        return (f"{name} = acc·α = {number(value)}", f"α = {number(float(view.alpha[i]))}")
+        return (f"{name} = acc·α = {number(value)}", f"α = {number(view.alpha[i])}")
     return (f"{name} = {number(value)}", "Σ p·v of the tiles so far, not divided by l yet")
 
 
 def _o(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
     if view.acc is None or view.sums is None or view.l is None or view.acc_name != "o":
         return ()
-    name, value, l = f"o[{view.rows[0] + i}, {j}]", number(float(view.acc[i, j])), float(view.l[i])
+    name, value, l = f"o[{view.rows[0] + i}, {j}]", number(view.acc[i, j]), float(view.l[i])
     if l == 0:
         return (f"{name} = {value}", "the row saw no key: l = 0, so o = 0")
-    return (f"{name} = acc / l = {value}", f"= {number(float(view.sums[i, j]))} / {number(l)}")
+    return (f"{name} = acc / l = {value}", f"= {number(view.sums[i, j])} / {number(l)}")
 
 
 def _m(view: ChipView, i: int) -> tuple[str, ...]:
@@ -102,10 +106,10 @@ def _m(view: ChipView, i: int) -> tuple[str, ...]:
         return ()
     name, value = f"m[{view.rows[0] + i}]", float(view.m[i])
     if "m" in view.fresh and view.s is not None and view.m_old is not None:
-        top = float(view.s[i].max()) * view.qk_scale
+        top = float(np.fmax.reduce(view.s[i])) * view.qk_scale
         return (
             f"{name} = max(m, max s·scale) = {number(value)}",
-            f"= max({number(float(view.m_old[i]))}, {number(top)})",
+            f"= max({number(view.m_old[i])}, {number(top)})",
         )
     if value == -math.inf:
         return (f"{name} = -inf", "the row has seen no key yet")
@@ -115,30 +119,29 @@ def _m(view: ChipView, i: int) -> tuple[str, ...]:
 def _alpha(view: ChipView, i: int) -> tuple[str, ...]:
     if view.alpha is None or view.m is None:
         return ()
-    name, value = f"α[{view.rows[0] + i}]", number(float(view.alpha[i]))
-    if view.m_old is None or (
-        "acc" in view.fresh and view.v is not None
-    ):  # accumulate has taken m over, the old one is gone
-        return (f"{name} = {value}", "rescaled l and acc to the new m")
+    name, value = f"α[{view.rows[0] + i}]", number(view.alpha[i])
+    if view.m_old is None:
+        return (f"{name} = {value}",)
     m = float(view.m[i])
-    power = f"2^({number(float(view.m_old[i]))} - {number(0.0 if m == -math.inf else m)})"
-    return (f"{name} = 2^(m_old - m) = {value}", f"= {power}")
+    power = f"2^({number(view.m_old[i])}{'' if m == -math.inf else less(m)})"
+    return (f"{name} = 2^(m before - m) = {value}", f"= {power}")
 
 
 def _l(view: ChipView, i: int) -> tuple[str, ...]:
     if view.l is None:
         return ()
-    name, value = f"l[{view.rows[0] + i}]", number(float(view.l[i]))
-    if "l" in view.fresh and view.p is not None:
-        return (f"{name} = l·α + Σ p = {value}", f"Σ p of this tile = {number(float(view.p[i].sum()))}")
+    name, value = f"l[{view.rows[0] + i}]", number(view.l[i])
+    if "l" in view.fresh and view.p is not None and view.l_old is not None and view.alpha is not None:
+        parts = f"{number(view.l_old[i])}·{number(view.alpha[i])} + {number(view.p[i].sum())}"
+        return (f"{name} = l·α + Σ p = {value}", f"= {parts}")
     return (f"{name} = {value}", "Σ p of the row so far, relative to 2^m")
 
 
 def _lse(view: ChipView, i: int) -> tuple[str, ...]:
     if view.lse is None or view.m is None or view.l is None:
         return ()
-    m, l = number(float(view.m[i])), number(float(view.l[i]))
+    m, l = number(view.m[i]), number(view.l[i])
     return (
-        f"L[{view.rows[0] + i}] = m + log₂ l = {number(float(view.lse[i]))}",
+        f"L[{view.rows[0] + i}] = m + log₂ l = {number(view.lse[i])}",
         f"= {m} + log₂ {l}, kept for the backward pass",
     )

@@ -58,10 +58,11 @@ class ChipView:
     """What the program holds, cut to the rows and columns that exist (R rows, C keys, D head_dim); None: not held.
 
     q (R, D), k (C, D), v (C, D), matrix (R, C) the scores or probabilities as matrix_name says, keep (R, C) bool or
-    None, acc (R, D) or, once divided, o; m, m_new, alpha, l (R,). s, p, sums (acc before the division) and m_old are
+    None, acc (R, D) or, once divided, o; m, m_new, alpha, l (R,). s, p, sums (acc before the division), m_old and l_old
     what the shown values come from. shape: (R, C, D) of the program's largest tile, so that a ragged one keeps the
     others' scale. fresh: the quantities that this step wrote. levels: fixed colour limits by quantity. held: bytes on
-    the chip by quantity, in the kernel's dtypes, held_bytes their sum; fits: within one SM.
+    the chip by quantity, in the kernel's dtypes, held_bytes their sum; fits: within one SM. short_captions say less
+    than caption, for narrow panels.
     """
 
     shape: tuple[int, int, int]
@@ -69,6 +70,7 @@ class ChipView:
     p: np.ndarray | None
     sums: np.ndarray | None
     m_old: np.ndarray | None
+    l_old: np.ndarray | None
 
     q: np.ndarray | None
     k: np.ndarray | None
@@ -95,6 +97,8 @@ class ChipView:
     held_bytes: int
     fits: bool
     caption: str
+    short_captions: tuple[str, ...]
+    limit_note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

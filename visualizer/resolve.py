@@ -13,9 +13,10 @@ from kernel.mirror import Chip
 from kernel.problem import ITEMSIZE, Problem
 from kernel.results import RunResult
 from kernel.source import kernel_source
+from visualizer.equations import equations
+from visualizer.explain import number
 from visualizer.frame import (
     ChipView,
-    Equation,
     Frame,
     LedgerView,
     LseView,
@@ -127,6 +128,7 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
     acc_name = "acc" if chip.o is None else "o"
     acc = chip.acc if chip.o is None else chip.o
     m, l = chip.m if chip.m_new is None else chip.m_new, chip.l
+    before = tape.before(moment.index)
     level = tape.levels(head)
     held = _held(p, chip)
     total = sum(size for _, size in held)
@@ -137,7 +139,8 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
         s=_cut(chip.s, rows, keys),
         p=_cut(chip.p, rows, keys),
         sums=_cut(chip.acc, rows, d),
-        m_old=None if chip.m is None else chip.m[:rows],
+        m_old=None if before.m is None else before.m[:rows],
+        l_old=None if before.l is None else before.l[:rows],
         q=_cut(chip.q, rows, d),
         k=_cut(chip.k, keys, d),
         v=_cut(chip.v, keys, d),
@@ -158,7 +161,7 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
             "v": (-VIVID * level.v, VIVID * level.v),
             "s": (-VIVID * level.s, VIVID * level.s),
             "p": (0.0, 1.0),
-            "acc": _symmetric(acc),
+            "acc": _typical(acc),
             "m": (-top, top),
             "alpha": (0.0, 1.0),
             "l": (0.0, _power_of_two(l)),
@@ -169,11 +172,15 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
         cols=cols,
         head_dim=d,
         qk_scale=float(tape.mirror.qk_scale),
-        equations=_equations(tape, moment, row),
+        equations=equations(tape, moment, before, row),
         held=held,
         held_bytes=total,
         fits=total <= limit,
-        caption=f"{_kib(total)} of {_kib(limit)} held" + ("" if total <= limit else ": too much"),
+        caption=f"{_kib(total)} of {limit >> 10} KiB held"
+        if total <= limit
+        else f"{_kib(total)}: more than one SM has",
+        short_captions=(f"{_kib(total)} held" if total <= limit else f"{_kib(total)}: too much",),
+        limit_note=f"One Hopper SM has {SHARED_KIB} KiB of shared memory and {REGISTERS_KIB} KiB of registers.",
     )
 
 
@@ -262,7 +269,7 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
         max_mirror_exact=_largest(mirror_exact),
         max_kernel_mirror=None if kernel is None else _largest(_minus(kernel, mirror)),
         sampled=len(rows) < p.seqlen_q,
-        caption=f"head {head} · {count:,} of {p.seqlen_q:,} rows stored",
+        caption=f"head {head} of {p.num_heads:,}",
     )
     _LSE[tape] = _KeptLse(key, result, stored, known.copy(), exact.copy(), view)
     return view
@@ -342,63 +349,6 @@ def _transport(tape: Tape, moment: Moment) -> TransportView:
     )
 
 
-def _equations(tape: Tape, moment: Moment, row: int) -> tuple[Equation, ...]:
-    """The arithmetic of the selected row so far in this iteration, with its numbers put in."""
-    chip, step = moment.chip, moment.position.step
-    scale = float(tape.mirror.qk_scale)
-    lines: list[Equation] = []
-    old = None if chip.m is None else float(chip.m[row])
-    if step == "load_q":
-        return (Equation("m", "m = -inf"), Equation("l", "l = 0"), Equation("acc", "acc = 0"))
-    if step in ("normalise", "store"):
-        assert chip.l is not None and chip.acc is not None and chip.o is not None
-        l, acc, o = float(chip.l[row]), float(chip.acc[row, 0]), float(chip.o[row, 0])
-        lines.append(Equation("o", f"o[0] = acc[0] / l = {_n(acc)} / {_n(l)} = {_n(o)}"))
-        if l == 0:
-            lines[-1] = Equation("o", "o = 0", "the row saw no key: l = 0")
-        if chip.lse is not None:
-            text = f"L = m + log₂ l = {_n(old)} + log₂ {_n(l)} = {_n(float(chip.lse[row]))}"
-            lines.append(Equation("lse", text, "base 2, kept for the backward pass"))
-        return tuple(lines)
-    if chip.s is not None and moment.tile is not None:
-        start, end = tape.tiling.cols(moment.tile)
-        scores = chip.s[row, : end - start]
-        hidden = 0 if chip.keep is None else int((~chip.keep[row, : end - start]).sum())
-        if hidden == end - start:
-            lines.append(Equation("s", "s = -inf for every key of this tile", "all masked for this row"))
-        elif np.isnan(scores).any():
-            lines.append(Equation("s", "s holds NaN: so will m, l and acc of this row"))
-        else:
-            best = int(scores.argmax())
-            note = f"{hidden} of {end - start} keys masked" if hidden else ""
-            lines.append(Equation("s", f"max s = q·k[{start + best}] = {_n(float(scores[best]))}", note))
-        if chip.m_new is not None:
-            new, top = float(chip.m_new[row]), float(scores.max()) * scale
-            note = "moved" if old is not None and new > old else "stays"
-            lines.append(
-                Equation("m", f"m_new = max(m, max s · {_n(scale)}) = max({_n(old)}, {_n(top)}) = {_n(new)}", note)
-            )
-            if chip.alpha is not None:
-                alpha = float(chip.alpha[row])
-                note = "rescales l and acc" if alpha != 1 else "nothing to rescale"
-                if old == -math.inf:
-                    note = "nothing summed yet"
-                lines.append(Equation("alpha", f"α = 2^({_n(old)} - {_n(new)}) = {_n(alpha)}", note))
-            if chip.p is not None:
-                total = float(chip.p[row].sum())
-                lines.append(Equation("p", f"Σ p = Σ 2^(s · {_n(scale)} - {_n(new)}) = {_n(total)}"))
-                if step not in ("exponentiate",) and chip.l is not None:
-                    lines.append(Equation("l", f"l ← l·α + Σ p = {_n(float(chip.l[row]))}"))
-    if step in ("rescale", "load_v", "accumulate") and chip.acc is not None:
-        text = "acc ← acc·α + p·v" if step == "accumulate" else "acc ← acc·α"
-        lines.append(Equation("acc", f"{text}: acc[0] = {_n(float(chip.acc[row, 0]))}"))
-    if not lines:
-        lines.append(Equation("m", f"m = {_n(old)}"))
-        if chip.l is not None:
-            lines.append(Equation("l", f"l = {_n(float(chip.l[row]))}"))
-    return tuple(lines)
-
-
 def _note(moment: Moment, chip: ChipView) -> str:
     """The values that stand beside the source line of the step, for the selected row."""
     step, row = moment.position.step, chip.row
@@ -408,18 +358,18 @@ def _note(moment: Moment, chip: ChipView) -> str:
         return "" if tile is None else f"rows {first} … {first + len(tile) - 1}"
     if step == "row_max" and chip.m_new is not None and moment.chip.m is not None:
         moved = int((chip.m_new > moment.chip.m[: len(chip.m_new)]).sum())
-        return f"m_new[{row}] = {_n(float(chip.m_new[row]))}   moved in {moved} of {len(chip.m_new)} rows"
+        return f"m_new[{row}] = {number(chip.m_new[row])}   moved in {moved} of {len(chip.m_new)} rows"
     if step == "mask" and chip.keep is not None:
         return f"{int((~chip.keep).sum()):,} of {chip.keep.size:,} scores masked"
     values = {
-        "scores": None if chip.matrix is None else f"max s[{row}] = {_n(float(chip.matrix[row].max(initial=-np.inf)))}",
-        "alpha": None if chip.alpha is None else f"alpha[{row}] = {_n(float(chip.alpha[row]))}",
-        "exponentiate": None if moment.chip.p is None else f"Σ p[{row}] = {_n(float(moment.chip.p[row].sum()))}",
-        "denominator": None if chip.l is None else f"l[{row}] = {_n(float(chip.l[row]))}",
-        "store": None if chip.lse is None else f"lse[{row}] = {_n(float(chip.lse[row]))}",
+        "scores": None if chip.matrix is None else f"max s[{row}] = {number(chip.matrix[row].max(initial=-np.inf))}",
+        "alpha": None if chip.alpha is None else f"alpha[{row}] = {number(chip.alpha[row])}",
+        "exponentiate": None if moment.chip.p is None else f"Σ p[{row}] = {number(moment.chip.p[row].sum())}",
+        "denominator": None if chip.l is None else f"l[{row}] = {number(chip.l[row])}",
+        "store": None if chip.lse is None else f"lse[{row}] = {number(chip.lse[row])}",
     }
     if step in ("rescale", "accumulate", "normalise") and chip.acc is not None:
-        return f"{chip.acc_name}[{row}, 0] = {_n(float(chip.acc[row, 0]))}"
+        return f"{chip.acc_name}[{row}, 0] = {number(chip.acc[row, 0])}"
     return values.get(step) or ""
 
 
@@ -443,6 +393,15 @@ def _cut(array: np.ndarray | None, rows: int, cols: int) -> np.ndarray | None:
 
 def _symmetric(array: np.ndarray | None) -> tuple[float, float]:
     top = _power_of_two(None if array is None else np.abs(array))
+    return -top, top
+
+
+def _typical(array: np.ndarray | None) -> tuple[float, float]:
+    """Colour limits of three times the root mean square of the finite values, rounded up so that they seldom change."""
+    finite = np.zeros(1) if array is None else array if np.isfinite(array).all() else array[np.isfinite(array)]
+    with np.errstate(over="ignore"):
+        size = 3 * math.sqrt(float(np.square(finite).mean())) if finite.size else 0.0
+    top = _round_up(size) if math.isfinite(size) else _symmetric(array)[1]
     return -top, top
 
 
@@ -496,14 +455,3 @@ def _minus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _largest(difference: np.ndarray) -> float | None:
     known = np.abs(difference[~np.isnan(difference)])
     return float(known.max()) if known.size else None
-
-
-def _n(x: float | None) -> str:
-    """A number in at most seven characters."""
-    if x is None:
-        return "?"
-    if not math.isfinite(x):
-        return {math.inf: "inf", -math.inf: "-inf"}.get(x, "NaN")
-    if x == 0:
-        return "0"
-    return f"{x:.4g}"

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from visualizer.frame import Frame
 from visualizer.panels.chip_canvas import ChipCanvas
 from visualizer.panels.equations import Equations
+from visualizer.panels.header import FittingCaption
 from visualizer.panels.panel import Panel
 from visualizer.panels.switch import Switch
 from visualizer.theme import Theme
@@ -29,8 +30,11 @@ class ChipPanel(Panel):
         super().__init__(theme, parent)
         self.canvas = ChipCanvas(theme)
         self.canvas.row_chosen.connect(lambda row: self.change.emit({"row": row}))
-        self.switch = Switch("Scores or probabilities", CHOICES, self.canvas)
+        self.switch = Switch("Scores or probabilities", CHOICES)
+        self._held: tuple[tuple[str, int], ...] = ()
         self.switch.chosen.connect(lambda value: self.change.emit({"matrix": value}))
+        self.header.insertWidget(1, self.switch)
+        self.caption = FittingCaption(self)
         self.equations = Equations(theme)
         layout = QVBoxLayout(self.body)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -41,20 +45,21 @@ class ChipPanel(Panel):
     def draw(self, frame: Frame) -> None:
         view = frame.chip
         assert view is not None
-        if self.caption_label.text() != view.caption:
-            self.caption_label.setText(view.caption)
+        if self._held != view.held:
+            self._held = view.held
+            self.caption.show(view.caption, *view.short_captions)
             parts = ", ".join(f"{name.replace('alpha', 'α')} {size / 1024:g} KiB" for name, size in view.held)
-            self.caption_label.setToolTip(
-                f"{parts}.\nOne Hopper SM has 227 KiB of shared memory and 256 KiB of registers."
-            )
+            self.caption_label.setToolTip(f"{parts}.\n{view.limit_note}")
             self.caption_label.setStyleSheet("" if view.fits else f"color: {self.theme.bad}")
         self.switch.show_value(frame.options.get("matrix", "auto"))
         self.canvas.show_view(view)
         self.equations.show_equations(f"row {view.rows[0] + view.row:,}   (block row {view.row})", view.equations)
 
     def restyle(self) -> None:
+        self._held = ()
         self.switch.set_theme(self.theme)
-        self.switch.adjustSize()
+        self.header.setSpacing(self.theme.px(10))
+        self.caption.fit()
         self.canvas.set_theme(self.theme)
         self.equations.set_theme(self.theme)
         self._share_height()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRect, QSize, Qt
@@ -40,8 +41,11 @@ class Equations(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         self.theme = theme
-        self._font, self._small = theme.code_font(12.5), theme.code_font(11.5)
-        self._metrics, self._small_metrics = QFontMetrics(self._font), QFontMetrics(self._small)
+        self._font, self._small = theme.code_font(12), theme.code_font(11)
+        self._metrics = QFontMetrics(self._font)
+        sample = "0" * 100
+        self._character = self._metrics.horizontalAdvance(sample) / 100
+        self._small_character = QFontMetrics(self._small).horizontalAdvance(sample) / 100
         self._arrange()
 
     def height_for_lines(self, count: int) -> int:
@@ -105,18 +109,22 @@ class Equations(QWidget):
         for block in chosen:
             for text, note, quantity, alone in block:
                 color = muted if alone else self.theme.word(quantity)
-                used = self._metrics.horizontalAdvance(text)
+                used = math.ceil(self._advance(text))
                 rect = QRect(px(12), y, used, high)
-                at = px(12) + used + px(18)
-                small = self._small_metrics.horizontalAdvance(note)
+                at = px(12) + used + px(14)
+                small = math.ceil(len(note) * self._small_character)
                 note_rect = QRect(at, y, small, high) if note else None
                 self.lines.append(Line(rect, text, color, note, note_rect))
                 y += high
         self.update()
 
+    def _advance(self, text: str) -> float:
+        """Width of a text in the code font, all of whose characters are as wide as each other."""
+        return len(text) * self._character
+
     def _broken(self, equation: Equation, width: int) -> list[tuple[str, str, str, bool]]:
         """(text, note beside it, quantity, whether it is a note alone) for each line of an equation."""
-        advance = self._metrics.horizontalAdvance
+        advance = self._advance
         lines: list[str] = []
         for part in equation.text.split(" = "):
             piece = part if not lines else f"= {part}"
@@ -128,7 +136,7 @@ class Equations(QWidget):
         result = [(line, "", equation.quantity, False) for line in lines]
         if equation.note:
             last = lines[-1]
-            beside = advance(last) + self.theme.px(18) + self._small_metrics.horizontalAdvance(equation.note)
+            beside = advance(last) + self.theme.px(14) + len(equation.note) * self._small_character
             if beside <= width:
                 result[-1] = (last, equation.note, equation.quantity, False)
             else:

@@ -6,8 +6,8 @@ import math
 from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QFont, QImage, QPainter, QPixmap, QTransform
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QFont, QImage, QPainter, QPixmap
 
 from visualizer.theme import Theme
 
@@ -15,6 +15,8 @@ from visualizer.theme import Theme
 SHADES: Final = 253
 NEG_INF, POS_INF, NAN = SHADES, SHADES + 1, SHADES + 2
 LOUD: Final = "#FF2BD6"
+DARK_INK: Final = "#10151b"
+LIGHT_INK: Final = "#f4f6f9"
 
 
 def color_table(lut: np.ndarray, theme: Theme) -> np.ndarray:
@@ -28,12 +30,15 @@ def color_table(lut: np.ndarray, theme: Theme) -> np.ndarray:
 def to_index(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
     """uint8 entries of a color_table for float values; levels are the values of the first and the last shade."""
     low, high = levels
+    slope = np.float32((SHADES - 1) / (high - low))
     with np.errstate(invalid="ignore", over="ignore"):
-        scaled = (values - np.float32(low)) * np.float32((SHADES - 1) / (high - low))
-        np.clip(scaled, 0, SHADES - 1, out=scaled)
+        scaled = values * slope
+        scaled += np.float32(0.5) - np.float32(low) * slope
+        np.maximum(scaled, 0, out=scaled)
+        np.minimum(scaled, SHADES - 0.5, out=scaled)
     if np.isfinite(values).all():
-        return (scaled + np.float32(0.5)).astype(np.uint8)
-    index = np.where(np.isnan(scaled), 0, scaled + np.float32(0.5)).astype(np.uint8)
+        return scaled.astype(np.uint8)
+    index = np.where(np.isnan(scaled), 0, scaled).astype(np.uint8)
     index[values == -np.inf] = NEG_INF
     index[values == np.inf] = POS_INF
     index[np.isnan(values)] = NAN
@@ -42,13 +47,25 @@ def to_index(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
 
 def thin_out(values: np.ndarray, height: int, width: int) -> np.ndarray:
     """At most height x width values: each is the one of its group of neighbours that is largest in size (or NaN)."""
-    rows, cols = (max(1, -(-n // max(1, limit))) for n, limit in zip(values.shape, (height, width), strict=True))
-    if rows == cols == 1:
+    groups = [max(1, -(-n // max(1, limit))) for n, limit in zip(values.shape, (height, width), strict=True)]
+    if groups == [1, 1]:
         return values
-    padded = np.pad(values, ((0, -values.shape[0] % rows), (0, -values.shape[1] % cols)), mode="edge")
-    groups = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // cols, cols)
-    high, low = groups.max(axis=(1, 3)), groups.min(axis=(1, 3))
+    high = low = values
+    for axis, size in enumerate(groups):
+        high, low = _reduced(high, axis, size, np.maximum), _reduced(low, axis, size, np.minimum)
     return np.where(high >= -low, high, low)
+
+
+def _reduced(values: np.ndarray, axis: int, size: int, ufunc: np.ufunc) -> np.ndarray:
+    """Groups of `size` neighbours along an axis as one value each; slices are much quicker than a reduction by axes."""
+    if size == 1:
+        return values
+    parts = [values[at::size] if axis == 0 else values[:, at::size] for at in range(size)]
+    result = parts[0].copy()
+    for part in parts[1:]:
+        inside = result[: len(part)] if axis == 0 else result[:, : part.shape[1]]
+        ufunc(inside, part, out=inside)
+    return result
 
 
 def draw_tile(
@@ -92,6 +109,16 @@ def draw_tile(
     return pixmap
 
 
+def ink_on(color: int) -> QColor:
+    """Black or white, whichever reads better on a colour 0xAARRGGBB."""
+    return QColor(DARK_INK if _luminance(*(color >> shift & 255 for shift in (16, 8, 0))) > 0.18 else LIGHT_INK)
+
+
+def _luminance(red, green, blue):
+    """Relative luminance, 0 to 1, of 8-bit sRGB values; at 0.18 black and white have the same contrast."""
+    return 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2
+
+
 def short(x: float) -> str:
     """A number in at most five characters (six when negative and tiny)."""
     if not math.isfinite(x):
@@ -112,6 +139,11 @@ def _image(colors: np.ndarray) -> QImage:
     return QImage(colors.data, cols, rows, 4 * cols, QImage.Format.Format_ARGB32_Premultiplied).copy()
 
 
+def fill_pattern(painter: QPainter, rect: QRectF | QRect, ink: QColor, style: Qt.BrushStyle) -> None:
+    """Fills a rectangle with one of Qt's patterns."""
+    painter.fillRect(rect, QBrush(ink, style))
+
+
 def _hatch(
     painter: QPainter,
     rect: QRectF,
@@ -126,13 +158,11 @@ def _hatch(
     layer = QImage(round(rect.width() * ratio), round(rect.height() * ratio), stencil.format())
     layer.setDevicePixelRatio(ratio)
     layer.fill(Qt.GlobalColor.transparent)
-    brush = QBrush(ink, style)
-    brush.setTransform(QTransform.fromScale(1 / ratio, 1 / ratio) if ratio < 2 else QTransform())
     inner = QPainter(layer)
     inner.drawImage(rect, stencil)
     inner.setCompositionMode(QPainter.CompositionMode.CompositionMode_SourceAtop)
     inner.fillRect(rect, ground)
-    inner.fillRect(rect, brush)
+    fill_pattern(inner, rect, ink, style)
     inner.end()
     painter.drawImage(QPointF(0, 0), layer)
 
@@ -149,8 +179,8 @@ def _numbers(
     rows, cols = values.shape
     width, height = rect.width() / cols, rect.height() / rows
     red, green, blue = (colors >> shift & 255 for shift in (16, 8, 0))
-    bright = 0.299 * red + 0.587 * green + 0.114 * blue > 120
-    dark, light = QColor("#10151b"), QColor("#f4f6f9")
+    bright = _luminance(red, green, blue) > 0.18
+    dark, light = QColor(DARK_INK), QColor(LIGHT_INK)
     painter.setFont(font)
     for i in range(rows):
         for j in range(cols):

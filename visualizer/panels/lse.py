@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from kernel.tiling import Tiling
 from visualizer.frame import Frame
+from visualizer.panels.header import FittingCaption
 from visualizer.panels.lse_canvas import LseCanvas
 from visualizer.panels.panel import Panel
 from visualizer.panels.switch import Switch
@@ -28,6 +29,7 @@ class LsePanel(Panel):
         super().__init__(theme, parent)
         self.canvas = LseCanvas(theme)
         self.canvas.row_chosen.connect(self._go_to_row)
+        self.caption = FittingCaption(self)
         self.switch = Switch("Logarithm of L", UNITS)
         self.switch.chosen.connect(lambda unit: self.change.emit({"lse_unit": unit}))
         self.header.addWidget(self.switch)
@@ -39,14 +41,15 @@ class LsePanel(Panel):
     def draw(self, frame: Frame) -> None:
         view = frame.lse
         assert view is not None
-        for label, text in ((self.title_label, TITLES[view.unit]), (self.caption_label, view.caption)):
-            if label.text() != text:
-                label.setText(text)
+        if self.title_label.text() != TITLES[view.unit]:
+            self.title_label.setText(TITLES[view.unit])
+        self.caption.show(view.caption, f"head {view.head}")
         self.switch.show_value(view.unit)
         self.canvas.show_view(view)
 
     def restyle(self) -> None:
         self.header.setSpacing(self.theme.px(8))
+        self.caption.fit()
         self.switch.set_theme(self.theme)
         self.canvas.set_theme(self.theme)
 

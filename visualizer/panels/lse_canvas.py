@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QWidget
 
 from visualizer.frame import LseView
 from visualizer.panels.chart import Axes, curve, draw_curve, draw_grid, draw_x_ticks, ticks
+from visualizer.panels.ring import FocusRing
 from visualizer.panels.rows_canvas import _with_ends
 from visualizer.theme import Theme
 
@@ -28,7 +29,7 @@ class Text(NamedTuple):
     text: str
 
 
-class LseCanvas(QWidget):
+class LseCanvas(FocusRing):
     """Shows an LseView. `legend` and `figures` are the texts above and below the plots."""
 
     row_chosen = Signal(int)
@@ -133,9 +134,7 @@ class LseCanvas(QWidget):
                 painter.drawLine(QPointF(x, lower.rect.top()), QPointF(x, lower.rect.bottom()))
         self._paint_legend(painter)
         self._paint_figures(painter, place)
-        if self.hasFocus():
-            painter.setPen(QPen(QColor(self.theme.accent), 1, Qt.PenStyle.DashLine))
-            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        self.paint_ring(painter)
         painter.end()
 
     def _picture(self, upper: Axes, lower: Axes) -> QPixmap:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visualizer.frame import Frame
+from visualizer.panels.header import FittingCaption
 from visualizer.panels.panel import Panel
 from visualizer.panels.rows_canvas import RowsCanvas
 from visualizer.theme import Theme
@@ -19,6 +20,7 @@ class RowsPanel(Panel):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self.canvas = RowsCanvas(theme)
+        self.caption = FittingCaption(self)
         self.canvas.row_chosen.connect(lambda row: self.change.emit({"row": row}))
         layout = QVBoxLayout(self.body)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -29,8 +31,7 @@ class RowsPanel(Panel):
         view = frame.rows
         assert view is not None
         caption = view.caption if view.moved is None else f"m moved in {view.moved} · {view.caption}"
-        if self.caption_label.text() != caption:
-            self.caption_label.setText(caption)
+        self.caption.show(caption, view.caption)
         self.canvas.show_view(view)
 
     def restyle(self) -> None:
@@ -40,3 +41,4 @@ class RowsPanel(Panel):
         )
         self.title_label.setText(f"Row state &nbsp; {letters}")
         self.canvas.set_theme(self.theme)
+        self.caption.fit()

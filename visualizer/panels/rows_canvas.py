@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from visualizer.frame import RowsView
 from visualizer.panels.chart import Axes, curve, draw_curve, draw_grid, draw_x_ticks, ticks
+from visualizer.panels.ring import FocusRing
 from visualizer.theme import Theme
 
 QUANTITIES: Final = (("m", "m"), ("alpha", "α"), ("l", "l"))
@@ -24,7 +25,7 @@ class Series(NamedTuple):
     limits: tuple[float, float]
 
 
-class RowsCanvas(QWidget):
+class RowsCanvas(FocusRing):
     """Shows a RowsView. `series` is what it draws, `readouts` the numbers beside the plots."""
 
     row_chosen = Signal(int)
@@ -95,10 +96,7 @@ class RowsCanvas(QWidget):
             draw_curve(painter, curve(history, tiles, series.history), color, self.theme.zoom)
             self._paint_marks(painter, quantity, over_rows, history)
             self._paint_readout(painter, quantity, history)
-        if self.hasFocus():
-            painter.setPen(QPen(QColor(self.theme.accent), 1, Qt.PenStyle.DashLine))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        self.paint_ring(painter)
         painter.end()
 
     def _paint_marks(self, painter: QPainter, quantity: str, over_rows: Axes, history: Axes) -> None:
