@@ -255,6 +255,15 @@ def test_no_queries_says_why(qtbot: QtBot) -> None:
     assert panel.strip_rect("q").isEmpty() and panel.output_rect().isEmpty() and not changes
 
 
+def test_the_caption_comes_back_after_an_empty_frame(qtbot: QtBot) -> None:
+    frame, nothing = frame_at(OPENING, 437), Problem(seqlen_q=0)
+    panel, _ = shown(qtbot, frame)
+    panel.show_frame(resolve(State(problem=nothing), Tape(nothing), RunView()))
+    assert panel.caption_label.text() == ""
+    panel.show_frame(frame)
+    assert panel.caption_label.text() == "program 7 of 16 · tile 4 of 14"
+
+
 # the strips and the way out
 
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QListView, QToolTip, QVBox
 from kernel.problem import Problem
 from kernel.tiling import Position, Tiling
 from visualizer.frame import Frame
-from visualizer.panels.header import Caption
+from visualizer.panels.header import FittingCaption
 from visualizer.panels.panel import Panel
 from visualizer.panels.picker import Picker
 from visualizer.panels.tiles_layout import MapLayout
@@ -55,7 +55,7 @@ class TilesPanel(Panel):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
-        self.caption = Caption(self)
+        self.caption = FittingCaption(self)
         self._tiling = Tiling(Problem())
         self.heads = HeadModel(self)
         self.head_box = Picker("Head", theme)
@@ -92,6 +92,8 @@ class TilesPanel(Panel):
             self.head_box.setCurrentIndex(frame.tiles.head)
         program, _, tile = frame.tiles.caption.partition(" · ")
         self.caption.show(frame.tiles.caption, tile or program)
+        if not self.caption_label.text():
+            self.caption.fit()  # a frame with nothing in it has emptied the label
         self.map.show_frame(frame)
 
     def restyle(self) -> None:
