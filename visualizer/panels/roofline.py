@@ -59,7 +59,7 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
     axes = _axes(rect, view, device, dtype)
     _grid(sheet, axes, theme, line)
     low = rect.height() < 3.5 * line
-    if not low:
+    if rect.height() > 6 * line:
         sheet.text(QRect(round(rect.left()) + px(5), round(rect.top()), px(60), line), "TFLOP/s", small, theme.muted)
     peak, ridge = device.tflops(dtype), device.tflops(dtype) / device.bandwidth
     start = max(axes.low[0], axes.low[1] / device.bandwidth)
@@ -83,11 +83,12 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
     if view.tflops is not None and view.tflops > 0 and view.intensity > 0:
         point = axes.at(view.intensity, min(max(view.tflops, axes.low[1]), axes.high[1]))
         sheet.box(QRectF(point.x() - px(4), point.y() - px(4), px(8), px(8)), theme.color("o"))
-        text = f"measured {view.tflops:.3g}"
+        text = f"measured {view.tflops:.3g} TFLOP/s"
         width = QFontMetrics(small).horizontalAdvance(text) + 1
-        top = max(point.y() - line / 2, axes.y(attainable(device, dtype, view.intensity)) + px(1))
+        ceiling = attainable(device, dtype, view.intensity)
+        top = point.y() - line / 2 if view.tflops > ceiling else max(point.y() - line / 2, axes.y(ceiling) + px(1))
         where = QRect(round(point.x()) + px(9), round(top), width, line)
-        if view.tflops > attainable(device, dtype, view.intensity) or where.right() > rect.right():
+        if view.tflops > ceiling or where.right() > rect.right():
             where.moveRight(round(point.x()) - px(9))
         if not low:
             sheet.text(where, text, small, theme.word("o"))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import keyword
 import math
-import tokenize
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from PySide6.QtCore import QEvent, QPointF, QRect, Qt, Signal
@@ -30,11 +26,11 @@ from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QVBoxLayout, QWidge
 
 from kernel.source import KernelSource
 from visualizer.frame import Frame, SourceView
+from visualizer.panels.code import Row, Span, rows_of, spans, tint
 from visualizer.panels.panel import Panel
 from visualizer.resolve import SENTENCES
 from visualizer.theme import Theme
 
-QUANTITY_NAMES: Final = frozenset({"q", "k", "v", "s", "p", "acc", "m", "m_new", "m_ref", "alpha", "l", "o", "lse"})
 MIN_COLUMNS: Final = 20
 NOTE_COLUMN: Final = 44
 NOTE_GAP: Final = 3
@@ -42,74 +38,6 @@ CONTEXT_ROWS: Final = 2
 FULL_COLUMNS: Final = 104
 UP_DOWN: Final = (Qt.Key.Key_Up, Qt.Key.Key_Down)
 ENTER: Final = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row on screen: a source line, or a part of one that is too long; `start` is the part's first column."""
-
-    line: int
-    text: str
-    start: int
-    first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A coloured part of a line: columns start to end, and what stands there: a quantity, keyword, or comment."""
-
-    start: int
-    end: int
-    kind: str
-
-
-def spans(lines: tuple[str, ...]) -> list[list[Span]]:
-    """The coloured parts of each line of Python; what it cannot read stays plain."""
-    found: list[list[Span]] = [[] for _ in lines]
-    text = "\n".join(lines) + "\n"
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            kind = _kind(token)
-            if kind:
-                (top, left), (bottom, right) = token.start, token.end
-                for at in range(top, bottom + 1):
-                    end = right if at == bottom else len(lines[at - 1])
-                    found[at - 1].append(Span(left if at == top else 0, end, kind))
-    except (tokenize.TokenError, SyntaxError):
-        pass  # an unfinished text keeps the colours found so far
-    return found
-
-
-def _kind(token: tokenize.TokenInfo) -> str:
-    if token.type == tokenize.COMMENT:
-        return "comment"
-    if token.type == tokenize.STRING and token.string.startswith(('"""', "'''")):
-        return "comment"
-    if token.type == tokenize.NAME and keyword.iskeyword(token.string):
-        return "keyword"
-    if token.type == tokenize.NAME and token.string in QUANTITY_NAMES:
-        return {"m_new": "m", "m_ref": "m"}.get(token.string, token.string)
-    return ""
-
-
-def rows_of(lines: tuple[str, ...], first_line: int, columns: int) -> list[Row]:
-    """The lines cut into rows of at most `columns`, after a comma or a space where there is one."""
-    rows: list[Row] = []
-    for number, line in enumerate(lines, first_line):
-        indent = len(line) - len(line.lstrip())
-        hang = min(indent + 4, columns // 2)
-        start, first = 0, True
-        while True:
-            room = columns if first else columns - hang
-            rest = line[start:]
-            if len(rest) <= room:
-                rows.append(Row(number, rest if first else " " * hang + rest, start, first))
-                break
-            cut = rest.rfind(" ", indent + 1 if first else 1, room + 1)
-            cut = room if cut <= 0 else cut + 1
-            rows.append(Row(number, (rest[:cut] if first else " " * hang + rest[:cut]).rstrip(), start, first))
-            start, first = start + cut, False
-    return rows
 
 
 class SourceText(QAbstractScrollArea):
@@ -175,11 +103,8 @@ class SourceText(QAbstractScrollArea):
         return self._gutter + column * self._advance
 
     def tint(self) -> QColor:
-        """The ground of marked lines: the quantity's colour, thinned until text reads well on it."""
-        ground, color = QColor(self.theme.panel), self.theme.color(self.view.quantity if self.view else "s")
-        part = 0.16 if self.theme.name == "dark" else 0.14
-        mixed = [round(a + (b - a) * part) for a, b in zip(ground.getRgb()[:3], color.getRgb()[:3], strict=True)]  # pyright: ignore
-        return QColor(*mixed)
+        """The ground of marked lines: the quantity's colour, thinned until every word reads well on it."""
+        return tint(self.theme, self.view.quantity if self.view else "s")
 
     def _read(self, source: KernelSource) -> None:
         self._spans = spans(source.lines)
@@ -390,11 +315,10 @@ class SourceText(QAbstractScrollArea):
         if self.view is None or event.key() not in (*UP_DOWN, *ENTER):
             super().keyPressEvent(event)
         elif event.key() in ENTER:
-            if self._chosen:
-                self.line_clicked.emit(self._chosen)
+            self.line_clicked.emit(self._chosen or self.view.step)
         else:
             in_file = [step for step, lines in sorted(self.view.source.step_lines.items(), key=lambda x: x[1]) if lines]
-            at = in_file.index(self._chosen) if self._chosen in in_file else 0
+            at = in_file.index(self._chosen or self.view.step)
             at += 1 if event.key() == Qt.Key.Key_Down else -1
             self._chosen = in_file[min(max(at, 0), len(in_file) - 1)]
             self._shows_choice = True
