@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -48,13 +49,19 @@ class MapPainter:
             return
         self._key, self._arrays = key, (view.full, view.visited)
         codes = tile_codes(place.rows, place.keys, view.full, view.visited)
-        self._to_come = _pixmap(code_lut(place.theme, done=False)[codes], place.keys.dpr)
-        self._done = _pixmap(code_lut(place.theme, done=True)[codes], place.keys.dpr)
+        height, width = codes.shape
+        image = QImage(codes.data, width, height, width, QImage.Format.Format_Indexed8)
+        image.setColorTable(code_lut(place.theme, done=False))
+        self._to_come = QPixmap.fromImage(image)
+        image.setColorTable(code_lut(place.theme, done=True))
+        self._done = QPixmap.fromImage(image)
+        for picture in (self._to_come, self._done):
+            picture.setDevicePixelRatio(place.keys.dpr)
         for quantity, axis in (("q", place.rows), ("k", place.keys), ("v", place.keys)):
             line = np.full(axis.pixels, _rgb(_mix(place.theme.panel, place.theme.color(quantity), 0.36)), np.uint32)
             line[axis.gaps(max(1, round(axis.dpr)))] = _rgb(QColor(place.theme.panel))
             picture = line[:, None] if quantity == "q" else line[None, :]
-            setattr(self, f"_{quantity}", _pixmap(np.ascontiguousarray(picture), 1))
+            setattr(self, f"_{quantity}", _pixmap(np.ascontiguousarray(picture)))
         self._label_tiles(place, view)
 
     def _label_tiles(self, place: MapLayout, view: TilesView) -> None:
@@ -266,10 +273,13 @@ def tile_colors(theme: Theme, *, done: bool) -> dict[str, QColor]:
     }
 
 
-def code_lut(theme: Theme, *, done: bool) -> np.ndarray:
-    """(256,) uint32 colours for tile_codes."""
+@cache
+def code_lut(theme: Theme, *, done: bool) -> list[int]:
+    """256 colours 0xffRRGGBB for tile_codes."""
     colors = tile_colors(theme, done=done)
-    return code_colors(**{name: np.array([c.red(), c.green(), c.blue()], np.float64) for name, c in colors.items()})
+    return code_colors(
+        **{name: np.array([c.red(), c.green(), c.blue()], np.float64) for name, c in colors.items()}
+    ).tolist()
 
 
 def _mix(a: QColor | str, b: QColor | str, share: float) -> QColor:
@@ -282,9 +292,6 @@ def _rgb(color: QColor) -> int:
     return color.rgb() & 0xFFFFFFFF
 
 
-def _pixmap(argb: np.ndarray, dpr: float) -> QPixmap:
-    height, width = argb.shape
-    image = QImage(argb.data, width, height, 4 * width, QImage.Format.Format_RGB32)
-    pixmap = QPixmap.fromImage(image)
-    pixmap.setDevicePixelRatio(dpr)
-    return pixmap
+def _pixmap(rgb: np.ndarray) -> QPixmap:
+    height, width = rgb.shape
+    return QPixmap.fromImage(QImage(rgb.data, width, height, 4 * width, QImage.Format.Format_RGB32))

@@ -96,22 +96,15 @@ def tile_codes(rows: Axis, keys: Axis, full: np.ndarray, visited: np.ndarray) ->
     a few pixels are averaged over the pixel; the cost depends on the pixels in view, and on the tiles' number only
     by one pass over the rows of tiles.
     """
-    x = np.arange(keys.pixels, dtype=np.float32)
-    parts = []
-    for counts in (full, visited):
-        edge = _per_pixel_row(rows, keys.edges(counts)).astype(np.float32)[:, None]
-        if keys.is_detailed and rows.tile_size * rows.dpr >= 1:
-            parts.append((x < edge).view(np.uint8) * np.uint8(LEVELS))
-        else:
-            cover = np.clip(edge - x, 0, 1)
-            cover *= LEVELS
-            cover += 0.5
-            parts.append(cover.astype(np.uint8))
-    codes = parts[0] * np.uint8(LEVELS + 1)
-    codes += parts[1]
+    if rows.tile_size * rows.dpr >= 1:
+        tiles, shown = _tile_of_each_pixel(rows)
+        codes = _line_codes(keys, full[tiles.start : tiles.stop], visited[tiles.start : tiles.stop])[shown]
+    else:
+        codes = _line_codes(keys, _means(rows, full), _means(rows, visited))
     if min(rows.tile_size, keys.tile_size) >= MIN_HATCH:
         period, line = round(6 * keys.dpr), max(1, round(1.3 * keys.dpr))
-        hatch = (np.arange(rows.pixels)[:, None] + np.arange(keys.pixels)) % period < line
+        stripes = np.arange(rows.pixels + keys.pixels) % period < line
+        hatch = np.lib.stride_tricks.sliding_window_view(stripes, keys.pixels)[: rows.pixels]
         codes[hatch & (codes == LEVELS)] = HATCH
     line = max(1, round(keys.dpr))
     codes[:, keys.gaps(line)] = GAP
@@ -157,16 +150,27 @@ def tile_words(p: Problem, block: int, tile: int) -> tuple[str, str, str]:
     return ("partly masked", where, "; ".join(reasons)) if reasons else ("full", where, "every row sees every key")
 
 
-def _per_pixel_row(rows: Axis, values: np.ndarray) -> np.ndarray:
-    """(rows.pixels,): a value per row of tiles, for the tile that a pixel shows, or the mean of those that it holds."""
+def _line_codes(keys: Axis, full: np.ndarray, visited: np.ndarray) -> np.ndarray:
+    """(lines, keys.pixels) uint8: codes, without gaps and hatching, of lines of so many full and visited tiles."""
+    x = np.arange(keys.pixels, dtype=np.float32)
+    levels = []
+    for counts in (full, visited):
+        cover = np.clip(keys.edges(counts)[:, None].astype(np.float32) - x, 0, 1)
+        levels.append((cover * LEVELS + 0.5).astype(np.uint8))
+    return levels[0] * np.uint8(LEVELS + 1) + levels[1]
+
+
+def _tile_of_each_pixel(axis: Axis) -> tuple[range, np.ndarray]:
+    """The tiles in view, and for each device pixel which of them it shows (counted from the first)."""
+    tiles = axis.tiles()
+    ends = axis.edges(np.arange(tiles.start + 1, tiles.stop + 1)).round()
+    shown = np.searchsorted(ends, np.arange(axis.pixels), side="right")
+    return tiles, np.minimum(shown, len(tiles) - 1)
+
+
+def _means(rows: Axis, values: np.ndarray) -> np.ndarray:
+    """(rows.pixels,) float64: the mean over the rows of tiles that each device pixel holds."""
     count = rows.pixels
-    if rows.tile_size * rows.dpr >= 1:
-        tiles = rows.tiles()
-        bounds = np.round(
-            (np.minimum(np.arange(tiles.start + 1, tiles.stop + 1) * rows.block, rows.length) - rows.low)
-            * (rows.size * rows.dpr / (rows.high - rows.low))
-        )
-        return values[np.minimum(tiles.start + np.searchsorted(bounds, np.arange(count), side="right"), tiles.stop - 1)]
     starts = (rows.low + np.arange(count + 1) * (rows.high - rows.low) / count) // rows.block
     starts = np.minimum(starts.astype(np.intp), len(values))
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
