@@ -64,7 +64,7 @@ class MapLayout:
         left = math.ceil(max(code.horizontalAdvance(f"{view.seqlen_q:,}"), name.horizontalAdvance(self.names["q"])))
         left += px(5) + self.strip + self.apart
         right = math.ceil(max(name.horizontalAdvance(self.names["k"]), self.apart + self.strip)) + px(8)
-        top = math.ceil(code.height()) + px(2) + self.strip + self.apart
+        top = math.ceil(code.height()) + px(4) + self.strip + self.apart
         flow, legend_height = self._flow_legend(legend_entries(view), size[0])
         bottom = self.apart + self.strip + px(8) + legend_height
         width, height = max(8, size[0] - left - right), max(8, size[1] - top - bottom)
@@ -143,7 +143,7 @@ class MapLayout:
         """All texts: legend, strip names, the first row and key of the tile at hand, and the ends of the range."""
         metrics, px = QFontMetricsF(self.code_font), self.theme.px
         height, strong, muted = metrics.height(), QColor(self.theme.text), QColor(self.theme.muted)
-        right, top = self.strip_area("q").left() - px(5), self.strip_area("k").top() - px(2) - height
+        right, top = self.strip_area("q").left() - px(5), self.strip_area("k").top() - px(4) - height
         labels: list[Label] = []
         for axis, hand, block in ((self.keys, view.tile, view.block_n), (self.rows, view.block, view.block_m)):
             wanted: list[tuple[int, float, QColor]] = []
@@ -200,7 +200,7 @@ class MapLayout:
             width, height = math.ceil(metrics.horizontalAdvance(text)), metrics.height()
             area = self.strip_area(quantity)
             if quantity == "q":
-                rect = QRectF(area.center().x() - width / 2, area.top() - height - self.theme.px(1), width, height)
+                rect = QRectF(area.center().x() - width / 2, area.top() - height - self.theme.px(4), width, height)
             else:
                 rect = QRectF(area.right() + self.theme.px(6), area.center().y() - height / 2, width, height)
             self._fixed.append(Label(rect, text, self.theme.word(quantity), self.name_font))
