@@ -22,7 +22,7 @@ def score(query: str, text: str) -> float | None:
         if found is None:
             return None
         total += found
-    return total - 0.01 * len(text)
+    return total
 
 
 def rank(query: str, items: Iterable[T], text: Callable[[T], str], limit: int) -> list[T]:

@@ -38,6 +38,7 @@ class HelpDialog(QDialog):
         self.setAccessibleName(title)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         heading = QLabel(title)
+        heading.setObjectName("heading")
         heading.setFont(theme.ui_font(18, heading.font().Weight.DemiBold))
         scroll = QScrollArea()
         scroll.setWidget(content)

@@ -11,6 +11,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
 from visualizer.fuzzy import rank
+from visualizer.keys import COMMANDS
 from visualizer.theme import Theme
 
 LIMIT = 60
@@ -103,7 +104,10 @@ class Palette(QFrame):
         return [entry.text for entry in self._shown]
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            if not event.modifiers() & COMMANDS:
+                event.accept()  # letters, arrows and Escape are the palette's while it is open
+        elif event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             key, count = event.key(), max(1, self.list.count())
             moves = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 8, Qt.Key.Key_PageUp: -8}
             if key in moves:

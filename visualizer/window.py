@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -50,6 +51,7 @@ class Window(QMainWindow):
         self.frame: Frame | None = None
         self.look = theme.theme(settings.theme, settings.zoom)
         self.is_presenting = False
+        self._help: help.HelpDialog | None = None
         self._zoom_before = settings.zoom
         self._was_maximised = False
         self._is_painted = False
@@ -292,13 +294,23 @@ class Window(QMainWindow):
             self.palette_card.open(text)
 
     def show_keys(self) -> None:
-        help.keys(self.look, self).show()
+        self._show_help(help.keys)
 
     def show_words(self) -> None:
-        help.words(self.look, self).show()
+        self._show_help(help.words)
 
     def show_about(self) -> None:
-        help.about(self.look, self).show()
+        self._show_help(help.about)
+
+    def _show_help(self, make: Callable[[theme.Theme, QWidget], help.HelpDialog]) -> None:
+        if self._help is not None:
+            self._help.close()
+        self._help = make(self.look, self)
+        self._help.destroyed.connect(self._forget_help)
+        self._help.show()
+
+    def _forget_help(self) -> None:
+        self._help = None
 
     def _palette_entries(self) -> list[Entry]:
         entries = [
@@ -316,10 +328,8 @@ class Window(QMainWindow):
     def _palette_numbers(self, what: str, number: int) -> list[Entry]:
         entries, total = [], len(self.controller.tape)
         if what != "row" and total:
-            step = min(max(1, number), total)
-            entries.append(
-                Entry(f"Go to step {step:,}", f"of {total:,}", lambda: self.controller.change(step=step - 1))
-            )
+            step = min(number, total - 1)
+            entries.append(Entry(f"Go to step {step:,}", f"of {total:,}", lambda: self.controller.change(step=step)))
         if what != "step" and self.frame is not None and self.frame.rows is not None:
             start, end = self.frame.rows.rows
             if start <= number < end:
