@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
 from kernel.inputs import file_problem
 from kernel.problem import DTYPES, Problem, ProblemError
 from visualizer.frame import Frame, RunView
-from visualizer.panels.canvas import wrap
 from visualizer.panels.inputs_popup import InputsPopup
 from visualizer.panels.number_field import (
     Choice,
@@ -24,6 +23,7 @@ from visualizer.panels.number_field import (
     text_of,
     tool_button,
 )
+from visualizer.panels.reason_bubble import ReasonBubble
 from visualizer.presets import PRESETS
 from visualizer.theme import Theme
 
@@ -69,10 +69,7 @@ class ProblemBar(QFrame):
         self.setObjectName("bar")
         self.setAccessibleName("Problem")
         self._build()
-        self.bubble = QLabel(self)
-        self.bubble.setObjectName("reason")
-        self.bubble.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.bubble.hide()
+        self.bubble = ReasonBubble(self)
         self._write(self.problem)
         self.set_theme(theme)
         self.show_run(self.run)
@@ -130,10 +127,7 @@ class ProblemBar(QFrame):
             QFrame#bar QLabel#device {{ font-size: {px(12)}px; }}
             QFrame#bar QToolButton::menu-indicator {{ image: none; }}
         """)
-        self.bubble.setStyleSheet(
-            f"background: {theme.field}; color: {theme.bad}; border: 1px solid {theme.bad}; "
-            f"border-radius: {px(5)}px; padding: {px(4)}px {px(8)}px; font-size: {px(12)}px;"
-        )
+        self.bubble.set_theme(theme)
         digit = QFontMetrics(theme.code_font(12)).horizontalAdvance("0")
         for name, _, _, digits in FIELDS:
             if name != "dtype":
@@ -187,9 +181,11 @@ class ProblemBar(QFrame):
                 edit.textEdited.connect(lambda text, name=name: self._try(name, number(name, text)))
                 edit.editingFinished.connect(lambda name=name: self._apart.pop(name, None))
                 edit.installEventFilter(self)
+                edit.setPlaceholderText("auto" if name == "sm_scale" else "")
                 self.edits[name] = edit
                 self._groups.append(stacked(Named(label), edit))
         self.causal = Tick("causal")
+        self.causal.setAccessibleName("causal")
         self.causal.setToolTip("Row i sees the keys up to i + seqlen k - seqlen: the last query sees the last key.")
         self.causal.clicked.connect(lambda on: self._try("causal", on))
         self._groups.append(stacked(QLabel(), self.causal))
@@ -224,7 +220,7 @@ class ProblemBar(QFrame):
             value = getattr(problem, name)
             if name in self.refused and value == getattr(old, name):
                 continue
-            if not edit.text() or number(name, edit.text()) != value:
+            if number(name, edit.text()) != value:
                 edit.setText(text_of(value))
             self.refused.pop(name, None)
         self.edits["sm_scale"].setToolTip(f"{FIELDS[-1][2]} Now {problem.scale:.6g}.")
@@ -292,19 +288,7 @@ class ProblemBar(QFrame):
             self.bubble.hide()
             return
         name = (focused or outside)[-1]
-        host, field, px = self.window(), self._field(name), self.theme.px
-        if self.bubble.parentWidget() is not host:
-            self.bubble.setParent(host)
-        metrics = QFontMetrics(self.theme.ui_font(12))
-        lines = wrap(self.refused[name], metrics, min(px(560), max(px(120), host.width() - px(40))))
-        self.bubble.setText("\n".join(lines))
-        width = max(map(metrics.horizontalAdvance, lines)) + px(22)
-        self.bubble.setFixedSize(width, len(lines) * metrics.lineSpacing() + px(10))
-        left = min(field.mapTo(host, QPoint(0, 0)).x(), host.width() - width - px(8))
-        top = min(self.mapTo(host, QPoint(0, self.height() - px(3))).y(), host.height() - self.bubble.height())
-        self.bubble.move(max(0, left), max(0, top))
-        self.bubble.raise_()
-        self.bubble.show()
+        self.bubble.stand_under(self._field(name), self, self.refused[name])
 
     def _run_or_cancel(self) -> None:
         (self.cancel_requested if self.run.phase == "running" else self.run_requested).emit()
