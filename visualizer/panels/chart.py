@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -53,7 +54,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """A tick's value without noise: 0.25, 1,024, 2e-07."""
+    """A tick's value without noise: 0.25, 1,024, 2e-7."""
     if value == 0:
         return "0"
     if abs(value) < 1e-3:
@@ -62,55 +63,82 @@ def tick_text(value: float) -> str:
     return f"{value:,.6g}" if value != int(value) else f"{int(value):,}"
 
 
-def thinned(x: np.ndarray, y: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same curve in at most about two points per pixel column, its smallest and largest; x ascending.
+def with_ends(first: int, last: int, inner: list[float]) -> list[float]:
+    """The ends, and the inner ticks that keep clear of them."""
+    if last <= first:
+        return [first]
+    clear = (last - first) / (len(inner) + 1) * 0.6 if inner else 0
+    return [first, *(t for t in inner if first + clear < t < last - clear), last]
 
-    y may hold NaN where there is no value; groups without any stay NaN.
+
+class Outline(NamedTuple):
+    """A curve in pixels: x ascending, and for each x the highest and lowest of its points (upper <= lower).
+
+    Where there are more points than pixel columns, one x stands for a column, and `dense` is set; elsewhere both are
+    the point itself. NaN marks a gap.
     """
-    size = len(y)
-    if size <= 2 * columns or columns < 1:
-        return x, y
-    starts = np.arange(columns, dtype=np.int64) * size // columns
-    low, high = np.fmin.reduceat(y, starts), np.fmax.reduceat(y, starts)
-    middle = x[np.minimum(starts + size // (2 * columns), size - 1)]
-    ends = np.empty((columns, 2), y.dtype)
-    ends[:, 0], ends[:, 1] = low, high
-    ends[1::2] = ends[1::2, ::-1]
-    return np.repeat(middle, 2), ends.ravel()
+
+    x: np.ndarray
+    upper: np.ndarray
+    lower: np.ndarray
+    dense: bool
+
+    def path(self) -> QPainterPath:
+        """The line through all points."""
+        if not self.dense:
+            return polyline(self.x, self.upper)
+        ends = np.stack([self.upper, self.lower], axis=1)
+        ends[1::2] = ends[1::2, ::-1]
+        return polyline(np.repeat(self.x, 2), ends.ravel())
+
+    def dots(self) -> list[QPointF]:
+        """The points that deserve a dot: those that stand alone, and all where they are far enough apart."""
+        known = np.isfinite(self.upper)
+        if self.dense or not known.any():
+            return []
+        if len(self.x) < 2 or self.x[1] - self.x[0] < DOT_SPACING:
+            beside = np.zeros(len(known) + 2, bool)
+            beside[1:-1] = known
+            known = known & ~beside[:-2] & ~beside[2:]
+        return [QPointF(x, y) for x, y in zip(self.x[known].tolist(), self.upper[known].tolist(), strict=True)]
+
+    def band(self, pad: float, bottom: float | None = None) -> QPainterPath:
+        """The area between the highest and the lowest points, widened by `pad`, or between the highest and `bottom`."""
+        known = np.isfinite(self.upper)
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
+        xs, ys = [], []
+        for start, end in zip(edges[::2], edges[1::2], strict=True):
+            x, low = self.x[start:end], self.lower[start:end] + pad
+            xs += [x, x[::-1], [np.nan]]
+            ys += [self.upper[start:end] - pad, low[::-1] if bottom is None else np.full(end - start, bottom), [np.nan]]
+        return polyline(np.concatenate(xs), np.concatenate(ys)) if xs else QPainterPath()
 
 
-def curve(axes: Axes, x: np.ndarray, y: np.ndarray) -> tuple[QPainterPath, list[QPointF]]:
-    """The path through the finite points, broken where one is missing, and the points that deserve a dot.
-
-    A dot marks a point that stands alone, and every point where they are far enough apart.
-    """
+def outline(axes: Axes, x: np.ndarray, y: np.ndarray) -> Outline:
+    """The finite points of a curve (x ascending), at most one pair of them per pixel column."""
     finite = np.isfinite(y)
-    if not finite.any():
-        return QPainterPath(), []
-    y = np.where(finite, y, np.nan)
-    x, y = thinned(x, y, int(axes.rect.width()))
-    px, py = np.asarray(axes.to_x(x), np.float64), np.asarray(axes.to_y(y), np.float64)
-    finite = np.isfinite(py)
-    path = polyline(px, py)
-    if len(px) > 1 and (px[1] - px[0]) >= DOT_SPACING:
-        alone = finite
-    else:
-        before = np.concatenate([[False], finite[:-1]])
-        after = np.concatenate([finite[1:], [False]])
-        alone = finite & ~before & ~after
-    return path, [QPointF(a, b) for a, b in zip(px[alone].tolist(), py[alone].tolist(), strict=True)]
+    if not finite.all():
+        y = np.where(finite, y, np.nan)
+    columns, size = max(1, int(axes.rect.width())), len(y)
+    dense = size > 2 * columns
+    low = high = y
+    if dense:
+        starts = np.arange(columns, dtype=np.int64) * size // columns
+        low, high = np.fmin.reduceat(y, starts), np.fmax.reduceat(y, starts)
+        x = x[np.minimum(starts + size // (2 * columns), size - 1)]
+    px = np.asarray(axes.to_x(x), np.float64)
+    upper = np.asarray(axes.to_y(high), np.float64)
+    return Outline(px, upper, np.asarray(axes.to_y(low), np.float64) if dense else upper, dense)
 
 
-def draw_curve(
-    painter: QPainter, drawn: tuple[QPainterPath, list[QPointF]], color: QColor, width: float, dashed: bool = False
-) -> None:
-    """Strokes what `curve` made; dots are filled."""
-    path, dots = drawn
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+def draw_line(painter: QPainter, line: Outline, color: QColor, width: float, dashed: bool = False) -> None:
+    """Strokes the curve; a dense one in plain pixels, which is much quicker and looks the same."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, not line.dense)
     style = Qt.PenStyle.DotLine if dashed else Qt.PenStyle.SolidLine
-    painter.setPen(QPen(color, width, style))
+    painter.setPen(QPen(color, 1 if line.dense else width, style))
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.drawPath(path)
+    painter.drawPath(line.path())
+    dots = line.dots()
     if dots:
         painter.setPen(QPen(color, width + 2.5, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
         painter.drawPoints(dots)

@@ -30,7 +30,7 @@ class RowsPanel(Panel):
     def draw(self, frame: Frame) -> None:
         view = frame.rows
         assert view is not None
-        caption = view.caption if view.moved is None else f"m moved in {view.moved} · {view.caption}"
+        caption = view.caption if view.moved is None else f"m moved in {view.moved} of {len(view.m)} · {view.caption}"
         self.caption.show(caption, view.caption)
         self.canvas.show_view(view)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
+from visualizer.explain import number
 from visualizer.frame import RowsView
-from visualizer.panels.chart import Axes, curve, draw_curve, draw_grid, draw_x_ticks, ticks
+from visualizer.panels.chart import Axes, draw_grid, draw_line, draw_x_ticks, outline, ticks, with_ends
+from visualizer.panels.heatmap import LOUD
 from visualizer.panels.ring import FocusRing
 from visualizer.theme import Theme
 
@@ -57,7 +59,9 @@ class RowsCanvas(FocusRing):
             "alpha": Series(view.alpha, view.history_alpha, (0.0, 1.0)),
             "l": Series(view.l, view.history_l, view.l_range),
         }
-        self.readouts = {q: _number(float(s.over_rows[view.row])) for q, s in self.series.items()}
+        self.readouts = {q: number(s.over_rows[view.row]) for q, s in self.series.items()}
+        if view.alpha_tile < 0:
+            self.readouts["alpha"] = "–"
         described = ", ".join(f"{name} = {self.readouts[q]}" for q, name in QUANTITIES)
         self.setAccessibleDescription(f"row {view.rows[0] + view.row}: {described}")
         self.update()
@@ -91,13 +95,45 @@ class RowsCanvas(FocusRing):
             series, (over_rows, history) = self.series[quantity], self.axes(quantity)
             color = self.theme.word(quantity)
             old = quantity == "alpha" and view.alpha_tile != view.iteration and view.iteration >= 0
-            draw_curve(painter, curve(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
+            draw_line(painter, outline(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
             tiles = np.arange(len(series.history))
-            draw_curve(painter, curve(history, tiles, series.history), color, self.theme.zoom)
+            draw_line(painter, outline(history, tiles, series.history), color, self.theme.zoom)
+            self._paint_missing(painter, quantity, over_rows)
             self._paint_marks(painter, quantity, over_rows, history)
             self._paint_readout(painter, quantity, history)
         self.paint_ring(painter)
         painter.end()
+
+    def missing(self, quantity: str) -> str:
+        """Why a quantity has nothing to draw over the rows; empty when it has."""
+        assert self.view is not None
+        if np.isfinite(self.series[quantity].over_rows).any():
+            return ""
+        if quantity == "alpha" and self.view.alpha_tile < 0:
+            return "none yet"
+        return "all -∞: no key seen" if (self.series[quantity].over_rows == -np.inf).all() else "not finite"
+
+    def _paint_missing(self, painter: QPainter, quantity: str, axes: Axes) -> None:
+        """Ticks for the rows without a finite value: -inf at the bottom, NaN and +inf loud at the top."""
+        assert self.view is not None
+        values = self.series[quantity].over_rows
+        if np.isfinite(values).all():
+            return
+        text = self.missing(quantity)
+        if text:
+            painter.setFont(self._words)
+            painter.setPen(QColor(self.theme.muted))
+            painter.drawText(axes.rect, Qt.AlignmentFlag.AlignCenter, text)
+        if quantity == "alpha" and self.view.alpha_tile < 0:
+            return
+        size = self.theme.px(4)
+        for where, y, color in (
+            (values == -np.inf, axes.rect.bottom() - size, QColor(self.theme.muted)),
+            (~np.isfinite(values) & (values != -np.inf), axes.rect.top(), QColor(LOUD)),
+        ):
+            painter.setPen(QPen(color, max(1, self.theme.px(1))))
+            xs = np.unique(np.round(axes.to_x(self.view.rows[0] + np.flatnonzero(where)))) + 0.5
+            painter.drawLines([QLineF(x, y, x, y + size) for x in xs.tolist()])
 
     def _paint_marks(self, painter: QPainter, quantity: str, over_rows: Axes, history: Axes) -> None:
         """The selected row, and the iteration at hand."""
@@ -156,10 +192,10 @@ class RowsCanvas(FocusRing):
         over_rows, history = self.axes("l")
         start, end = view.rows
         inner = [t for t in ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(60)))) if t == int(t)]
-        draw_x_ticks(painter, over_rows, _with_ends(start, end - 1, inner), self.theme, self._small)
+        draw_x_ticks(painter, over_rows, with_ends(start, end - 1, inner), self.theme, self._small)
         last = max(0, view.iterations - 1)
         inner = [t for t in ticks(0, last, max(1, int(history.rect.width() / px(50)))) if t == int(t)]
-        draw_x_ticks(painter, history, _with_ends(0, last, inner), self.theme, self._small)
+        draw_x_ticks(painter, history, with_ends(0, last, inner), self.theme, self._small)
         over_rows, history = self.axes("m")
         painter.setFont(self._words)
         painter.setPen(QColor(self.theme.muted))
@@ -187,17 +223,3 @@ class RowsCanvas(FocusRing):
         row = min(max(self.view.row + move, 0), self.view.rows[1] - self.view.rows[0] - 1)
         if row != self.view.row:
             self.row_chosen.emit(row)
-
-
-def _with_ends(first: int, last: int, inner: list[float]) -> list[float]:
-    """The ends, and the inner ticks that keep clear of them."""
-    if last <= first:
-        return [first]
-    clear = (last - first) / (len(inner) + 1) * 0.6 if inner else 0
-    return [first, *(t for t in inner if first + clear < t < last - clear), last]
-
-
-def _number(x: float) -> str:
-    if not np.isfinite(x):
-        return "NaN" if x != x else "inf" if x > 0 else "-inf"
-    return f"{x:.4g}"
