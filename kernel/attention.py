@@ -7,11 +7,12 @@ autograd and torch.compile know them. A call that needs neither skips the dispat
 import math
 import warnings
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from torch.autograd import forward_ad
+from torch.autograd.function import once_differentiable
 
 from kernel import configs
 from kernel.backward import attention_delta, attention_dkdv, attention_dq
@@ -26,6 +27,7 @@ MIN_SCALE: Final = float(np.finfo(np.float32).tiny)
 MAX_SCALE: Final = float(np.finfo(np.float32).max)
 # a tile is at most 256 x 256, so strides below this keep its offsets under 2^31
 WIDE_STRIDE: Final = 1 << 22
+MAX_PLANS: Final = 1024
 
 
 def flash_attn_triton(
@@ -54,11 +56,17 @@ def flash_attn_triton(
     float32 is multiplied in full precision unless allow_tf32. Blocks, warps and stages not given are kernel.configs'.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
-    check(q, k, v, sm_scale)
-    scale = 1.0 / math.sqrt(q.shape[3]) if sm_scale is None else float(sm_scale)
-    asked = [block_m or 0, block_n or 0, num_warps or 0, num_stages or 0]
-    call = attention if _needs_dispatcher(q, k, v) else forward
-    o, lse = call(q, k, v, bool(causal), scale, asked, allow_tf32)
+    causal, asked = bool(causal), (block_m or 0, block_n or 0, num_warps or 0, num_stages or 0)
+    if torch.compiler.is_compiling() or not _plain(q, k, v):
+        check(q, k, v, sm_scale)
+        scale = _scale(q, sm_scale)
+        o, lse = attention(q, k, v, causal, scale, list(asked), allow_tf32)
+    else:
+        plan = _find_plan(q, k, v, causal, sm_scale, asked, allow_tf32)
+        if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+            o, lse = _Attention.apply(q, k, v, plan)
+        else:
+            o, lse = _launch(plan, q, k, v)
     return (o, lse) if return_lse else o
 
 
@@ -101,42 +109,118 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
         )
 
 
-def _needs_dispatcher(*tensors: torch.Tensor) -> bool:
-    """Whether somebody has to see the operator: autograd, torch.compile, a tensor subclass, a mode, a transform."""
-    if torch.compiler.is_compiling():
-        return True
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return True
+def _plain(q: Any, k: Any, v: Any) -> bool:
+    """Whether nobody else wants to see the call: no tensor subclass, no mode, no transform of torch.func."""
     return (
-        any(type(x) not in (torch.Tensor, torch.nn.Parameter) for x in tensors)
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
+        type(q) in _PLAIN_TYPES
+        and type(k) in _PLAIN_TYPES
+        and type(v) in _PLAIN_TYPES
+        and not torch._C._len_torch_dispatch_stack()
+        and torch._C._functorch.peek_interpreter_stack() is None  # pyright: ignore[reportAttributeAccessIssue]
+        and forward_ad._current_level < 0
     )
+
+
+class _Plan(NamedTuple):
+    """What a call does, found once for each combination of shapes, strides, dtype, device and arguments."""
+
+    o_shape: tuple[int, ...]
+    lse_shape: tuple[int, ...]
+    programs: int
+    arguments: tuple[Any, ...]
+    constants: dict[str, Any]
+    causal: bool
+    scale: float
+    allow_tf32: bool
+
+
+def _find_plan(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    sm_scale: float | None,
+    asked: tuple[int, ...],
+    allow_tf32: bool,
+) -> _Plan:
+    key: Any = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype)
+    key = (*key, q.device, k.device, v.device, causal, sm_scale, asked, allow_tf32)
+    plan = _plans.get(key)
+    if plan is None:
+        check(q, k, v, sm_scale)
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _make_plan(q, k, v, causal, _scale(q, sm_scale), asked, allow_tf32)
+    return plan
+
+
+def _make_plan(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float,
+    asked: tuple[int, ...],
+    allow_tf32: bool,
+) -> _Plan:
+    batch, heads, seqlen_q, head_dim = q.shape
+    config = configs.forward(_gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, *asked)
+    return _Plan(
+        (batch, heads, seqlen_q, head_dim),
+        (batch * heads, seqlen_q),
+        batch * heads * -(-seqlen_q // config.block_m),
+        (_exponent_scale(scale), *_layout(q, k, v), *_lengths(q, k)),
+        _constants(config, head_dim, causal, scale, _precision(q, allow_tf32), _wide(q, k, v)),
+        causal,
+        scale,
+        allow_tf32,
+    )
+
+
+_PLAIN_TYPES: Final = (torch.Tensor, torch.nn.Parameter)
+_plans: dict[Any, _Plan] = {}
+
+
+def _launch(plan: _Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """o (batch, heads, seqlen_q, head_dim) and lse (batch * heads, seqlen_q)."""
+    o = torch.empty(plan.o_shape, dtype=q.dtype, device=q.device)
+    lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
+    _run(attention_forward, q.device, plan.programs, (q, k, v, o, lse, *plan.arguments), plan.constants)
+    return o, lse
+
+
+class _Attention(torch.autograd.Function):
+    """Eager autograd without the dispatcher, which costs four times as much as a launch."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, plan: _Plan) -> Any:
+        o, lse = _launch(plan, q, k, v)
+        ctx.save_for_backward(q, k, v, o, lse)
+        ctx.set_materialize_grads(False)
+        ctx.plan = plan
+        return o, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+        plan = ctx.plan
+        saved = (*ctx.saved_tensors, plan.causal, plan.scale, plan.allow_tf32)
+        return *_gradients(backward, *grads, *saved), None
+
+
+def _gradients(function: Any, do: torch.Tensor | None, dlse: torch.Tensor | None, *saved: Any) -> tuple:
+    """dq, dk and dv where either output may have no gradient."""
+    o = saved[3]
+    if do is None and dlse is None:
+        return None, None, None
+    return function(o.new_zeros(()).expand(o.shape) if do is None else do, dlse, *saved)
 
 
 def forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, asked: list[int], allow_tf32: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """o (batch, heads, seqlen_q, head_dim) and lse (batch * heads, seqlen_q) of tensors that were checked.
-
-    asked: block_m, block_n, num_warps and num_stages, 0 where kernel.configs chooses.
-    """
-    batch, heads, seqlen_q, head_dim = q.shape
-    config = _forward_config(q.device.index, head_dim, q.dtype, causal, *asked)
-    o = torch.empty((batch, heads, seqlen_q, head_dim), dtype=q.dtype, device=q.device)
-    lse = torch.empty((batch * heads, seqlen_q), dtype=torch.float32, device=q.device)
-    programs = batch * heads * -(-seqlen_q // config.block_m)
-    if programs:
-        _run(
-            attention_forward,
-            q.device,
-            programs,
-            (q, k, v, o, lse, _exponent_scale(scale), *_layout(q, k, v), *_lengths(q, k)),
-            _constants(config, head_dim, causal, scale, _precision(q, allow_tf32), _wide(q, k, v)),
-            config,
-        )
-    return o, lse
+    """o and lse of tensors that were checked; asked: block_m, block_n, num_warps, num_stages, 0 for the table's."""
+    return _launch(_find_plan(q, k, v, causal, scale, tuple(asked), allow_tf32), q, k, v)
 
 
 def backward(
@@ -166,8 +250,7 @@ def backward(
         lse.shape[0] * -(-lse.shape[1] // config.delta.block_m),
         (o, do, lse if dlse is None else dlse.contiguous(), delta, *_layout(o, do), q.shape[1], q.shape[2]),
         {"HEAD_DIM": head_dim, "HEAD_DIM_PAD": pad, "BLOCK_M": config.delta.block_m}
-        | {"HAS_DLSE": dlse is not None, "WIDE": wide},
-        config.delta,
+        | {"HAS_DLSE": dlse is not None, "WIDE": wide, **_options(config.delta)},
     )
     inputs = (q, k, v, do, lse, delta)
     rest = (scale, _exponent_scale(scale), *_layout(q, k, v, do), *_lengths(q, k))
@@ -178,7 +261,7 @@ def backward(
         constants = _constants(part, head_dim, causal, scale, _precision(q, allow_tf32), wide)
         ragged = q.shape[2] % part.block_m != 0 or k.shape[2] % part.block_n != 0
         programs = heads * -(-length // block)
-        _run(kernel, q.device, programs, (*inputs, *outputs, *rest), constants | {"RAGGED": ragged}, part)
+        _run(kernel, q.device, programs, (*inputs, *outputs, *rest), constants | {"RAGGED": ragged})
     return dq, dk, dv
 
 
@@ -203,31 +286,27 @@ def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
 
 
 def _differentiate(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple:
-    if do is None and dlse is None:
-        return (None,) * 7
-    q, k, v, o, lse = ctx.saved_tensors
-    if do is None:
-        do = o.new_zeros(()).expand(o.shape)
-    return (*attention_backward(do, dlse, q, k, v, o, lse, ctx.causal, ctx.scale, ctx.allow_tf32), *(None,) * 4)
+    saved = (*ctx.saved_tensors, ctx.causal, ctx.scale, ctx.allow_tf32)
+    return *_gradients(attention_backward, do, dlse, *saved), *(None,) * 4
 
 
 attention.register_autograd(_differentiate, setup_context=_save)
 
 
-def _run(
-    kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any], config: Config
-) -> None:
+def _run(kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any]) -> None:
     """Launches on the tensors' device and its current stream, whichever device is current."""
+    if not programs:
+        return
     if INTERPRETED:
         # NumPy warns where a GPU goes on silently: NaN, infinity, log2(0)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             kernel[(programs,)](*arguments, **constants)
     elif device.index == torch.cuda.current_device():
-        kernel[(programs,)](*arguments, **constants, num_warps=config.num_warps, num_stages=config.num_stages)
+        kernel[(programs,)](*arguments, **constants)
     else:
         with torch.cuda.device(device):
-            kernel[(programs,)](*arguments, **constants, num_warps=config.num_warps, num_stages=config.num_stages)
+            kernel[(programs,)](*arguments, **constants)
 
 
 def _constants(config: Config, head_dim: int, causal: bool, scale: float, precision: str, wide: bool) -> dict[str, Any]:
@@ -240,7 +319,16 @@ def _constants(config: Config, head_dim: int, causal: bool, scale: float, precis
         "SIGN": (scale > 0) - (scale < 0),
         "PRECISION": precision,
         "WIDE": wide,
+        **_options(config),
     }
+
+
+def _options(config: Config) -> dict[str, int]:
+    return {"num_warps": config.num_warps, "num_stages": config.num_stages}
+
+
+def _scale(q: torch.Tensor, sm_scale: float | None) -> float:
+    return 1.0 / math.sqrt(q.shape[3]) if sm_scale is None else float(sm_scale)
 
 
 def _exponent_scale(scale: float) -> float:
@@ -262,13 +350,6 @@ def _wide(*tensors: torch.Tensor) -> bool:
 def _lengths(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int, int, int]:
     """heads, query heads a key head, seqlen_q, seqlen_k."""
     return q.shape[1], q.shape[1] // max(1, k.shape[1]), q.shape[2], k.shape[2]
-
-
-@lru_cache(maxsize=256)
-def _forward_config(
-    device: int | None, head_dim: int, dtype: torch.dtype, causal: bool, m: int, n: int, warps: int, stages: int
-) -> Config:
-    return configs.forward(_gpu(device), head_dim, DTYPES[dtype], causal, m, n, warps, stages)
 
 
 @lru_cache(maxsize=256)

@@ -1,9 +1,13 @@
-"""Blocks, warps and stages by GPU, head_dim and dtype: a table, so that nothing is tuned at the first call."""
+"""Blocks, warps and stages by GPU, head_dim and dtype: a table, so that nothing is tuned at the first call.
 
-from dataclasses import dataclass
+`shared_bytes` says what Triton allocates for the forward kernel, so that a configuration that does not fit is refused
+before a launch, with the largest that does.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kernel.problem import ITEMSIZE
+from kernel.problem import ITEMSIZE, MAX_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +16,6 @@ class Gpu:
 
     name: str
     capability: tuple[int, int]
-
-
-INTERPRETER: Final = Gpu("Triton's interpreter", (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,164 @@ class BackwardConfig:
     dq: Config
 
 
-def forward(gpu, head_dim, dtype, causal, block_m=0, block_n=0, num_warps=0, num_stages=0) -> Config:
-    return Config(block_m or 128, block_n or 64, num_warps or 4, num_stages or 2)
+INTERPRETER: Final = Gpu("Triton's interpreter", (0, 0))
+# bytes of shared memory that one program may have (CUDA C++ Programming Guide, technical specifications by capability)
+SHARED_LIMITS: Final = {
+    (7, 0): 98_304,
+    (7, 2): 98_304,
+    (7, 5): 65_536,
+    (8, 0): 166_912,
+    (8, 6): 101_376,
+    (8, 7): 166_912,
+    (8, 9): 101_376,
+    (9, 0): 232_448,
+    (10, 0): 232_448,
+    (10, 3): 232_448,
+    (11, 0): 232_448,
+    (12, 0): 101_376,
+    (12, 1): 101_376,
+}
+BLOCKS: Final = (16, 32, 64, 128, 256)
+
+# padded head_dim -> configuration. 16-bit inputs on tensor cores; (128, causal): measured, on an H200
+HOPPER: Final = {
+    16: Config(128, 64, 4, 3),
+    32: Config(128, 64, 4, 3),
+    64: Config(128, 64, 4, 3),
+    128: Config(128, 128, 8, 3),
+    256: Config(128, 64, 8, 2),
+}
+HOPPER_CAUSAL: Final = HOPPER | {128: Config(64, 64, 4, 3)}
+# mma.sync instructions; block_m >= head_dim keeps a row of scores in one warp
+AMPERE: Final = {
+    16: Config(128, 64, 4, 3),
+    32: Config(128, 64, 4, 3),
+    64: Config(128, 64, 4, 3),
+    128: Config(128, 64, 8, 2),
+    256: Config(64, 32, 8, 2),
+}
+# Triton multiplies float32, and everything before Ampere, without tensor cores; larger tiles spill and compile for minutes
+PLAIN: Final = {
+    16: Config(64, 32, 8, 1),
+    32: Config(64, 32, 8, 1),
+    64: Config(32, 32, 8, 1),
+    128: Config(32, 32, 8, 1),
+    256: Config(32, 16, 8, 1),
+}
 
 
-def backward(gpu, head_dim, dtype, causal) -> BackwardConfig:
+def forward(
+    gpu: Gpu,
+    head_dim: int,
+    dtype: str,
+    causal: bool,
+    block_m: int = 0,
+    block_n: int = 0,
+    num_warps: int = 0,
+    num_stages: int = 0,
+) -> Config:
+    """The forward kernel's configuration; numbers other than 0 are a person's and are kept as they are.
+
+    Raises ValueError when such a number cannot be, when the blocks do not fit, or when the GPU has no bfloat16.
+    """
+    _check_dtype(gpu, dtype)
+    for name, block in (("block_m", block_m), ("block_n", block_n)):
+        if block and block not in BLOCKS:
+            raise ValueError(f"{name} is {block}; it must be a power of two from 16 to {MAX_BLOCK}.")
+    if num_warps and num_warps not in (1, 2, 4, 8, 16):
+        raise ValueError(f"num_warps is {num_warps}; it must be 1, 2, 4, 8 or 16.")
+    if num_stages and not 1 <= num_stages <= 8:
+        raise ValueError(f"num_stages is {num_stages}; it must be from 1 to 8.")
+    chosen = _table(gpu, dtype, causal)[_pad(head_dim)]
+    asked = replace(chosen, **_given(block_m=block_m, block_n=block_n))
+    if asked != chosen:
+        chosen = replace(asked, num_warps=_warps(gpu, head_dim, dtype, asked))
+    chosen = replace(chosen, **_given(num_warps=num_warps, num_stages=num_stages))
+    limit = shared_limit(gpu)
+    while not num_stages and chosen.num_stages > 1 and shared_bytes(gpu, head_dim, dtype, chosen) > limit:
+        chosen = replace(chosen, num_stages=chosen.num_stages - 1)
+    if shared_bytes(gpu, head_dim, dtype, chosen) > limit:
+        raise ValueError(too_large(gpu, head_dim, dtype, chosen))
+    return chosen
+
+
+def backward(gpu: Gpu, head_dim: int, dtype: str, causal: bool) -> BackwardConfig:
     return BackwardConfig(Config(64, 64, 4, 1), Config(64, 64, 4, 2), Config(64, 64, 4, 2))
+
+
+def shared_limit(gpu: Gpu) -> int:
+    """Bytes of shared memory that one program may have; an unknown newer GPU counts as the smallest since Ampere."""
+    return SHARED_LIMITS.get(gpu.capability, 101_376 if gpu.capability >= (8, 0) else 65_536)
+
+
+def shared_bytes(gpu: Gpu, head_dim: int, dtype: str, config: Config) -> int:
+    """Bytes of shared memory that Triton allocates for one program of the forward kernel; 0 in the interpreter.
+
+    q, the stages of k and v, and where p changes from one layout to another, p. Exact but for float32, where Triton
+    pads p by at most 4 bytes a row.
+    """
+    if gpu == INTERPRETER:
+        return 0
+    m, n, pad = config.block_m, config.block_n, _pad(head_dim)
+    if gpu.capability < (8, 0):  # tiles are lifted to float32 and loaded when they are needed
+        return 4 * (m * pad + n * max(pad, m))
+    size = ITEMSIZE[dtype]
+    wgmma = gpu.capability[0] in (9, 10) and size == 2 and m >= 64 and config.num_warps >= 4
+    buffers = 1 if config.num_stages == 1 else 2 * (config.num_stages - (0 if wgmma else 1))
+    total = size * (m * pad + buffers * n * pad)
+    if size == 4:
+        total += 4 * m * (n + 1)
+    elif not wgmma and m < max(n, pad):
+        total += size * m * n
+    return total
+
+
+def too_large(gpu: Gpu, head_dim: int, dtype: str, config: Config) -> str:
+    """The sentence that refuses a configuration: the bytes needed, the bytes there, and the largest blocks that fit."""
+    limit = shared_limit(gpu)
+    need = shared_bytes(gpu, head_dim, dtype, config)
+    fitting = [
+        (m, n)
+        for m in BLOCKS
+        for n in BLOCKS
+        if shared_bytes(gpu, head_dim, dtype, replace(config, block_m=m, block_n=n)) <= limit
+    ]
+    stages = "1 stage" if config.num_stages == 1 else f"{config.num_stages} stages"
+    text = (
+        f"Blocks of {config.block_m} x {config.block_n} with {stages} need {need:,} bytes of shared memory at head_dim "
+        f"{head_dim} in {dtype}, but a program on {gpu.name} has {limit:,}"
+    )
+    if not fitting:
+        return f"{text}; ask for fewer stages."
+    m, n = max(fitting, key=lambda blocks: (blocks[0] * blocks[1], blocks[0]))
+    return f"{text}; the largest blocks that fit are {m} x {n}."
+
+
+def _table(gpu: Gpu, dtype: str, causal: bool) -> dict[int, Config]:
+    if gpu == INTERPRETER:
+        return dict.fromkeys(PLAIN, Config(128, 64, 4, 1))
+    if dtype == "float32" or gpu.capability < (8, 0):
+        return PLAIN
+    if gpu.capability[0] == 9:
+        return HOPPER_CAUSAL if causal else HOPPER
+    return AMPERE
+
+
+def _check_dtype(gpu: Gpu, dtype: str) -> None:
+    if dtype == "bfloat16" and gpu != INTERPRETER and gpu.capability < (8, 0):
+        raise ValueError(f"{gpu.name} has no bfloat16 arithmetic (it came with Ampere); use float16 or float32.")
+
+
+def _warps(gpu: Gpu, head_dim: int, dtype: str, config: Config) -> int:
+    """Warps for blocks that are not the table's: scores and acc, in float32, take at most half of the registers."""
+    if dtype == "float32" or gpu.capability < (8, 0):
+        return 8
+    return 4 if config.block_m * (config.block_n + _pad(head_dim)) <= 128 * 128 else 8
+
+
+def _given(**values: int) -> dict[str, int]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _pad(head_dim: int) -> int:
+    return max(16, 1 << (head_dim - 1).bit_length())

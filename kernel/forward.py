@@ -68,8 +68,11 @@ def attention_forward(
                 BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, WIDE, PRECISION, PARTIAL=True, CAREFUL=False,
             )  # fmt: skip
 
-    # An inf or NaN in v times p = 0 is NaN, also in rows that do not see its key. It is rare: found here, and redone.
-    if tl.max(tl.where(acc == acc, 0, 1)) == 1:
+    # Two rare things are found here, and the block is done again with care. An inf or NaN in v times p = 0 is NaN, also
+    # in rows that do not see its key. And p is made by a fused multiply-add, whose product is not rounded as m is: with
+    # scores in the millions they no longer cancel.
+    odd = tl.max(tl.where(acc == acc, 0, 1), 1) | tl.where((tl.abs(m) > 4194304.0) & (m > float("-inf")), 1, 0)
+    if tl.max(odd) == 1:
         m = tl.full([BLOCK_M], float("-inf"), tl.float32)
         l = tl.zeros([BLOCK_M], tl.float32)
         acc = tl.zeros([BLOCK_M, HEAD_DIM_PAD], tl.float32)
@@ -117,7 +120,10 @@ def attend(
     alpha = tl.exp2(m - m_ref)
 
     # exponentiate: p (BLOCK_M, BLOCK_N), at most 1
-    p = tl.exp2(s * qk_scale - m_ref[:, None])
+    if CAREFUL:
+        p = tl.exp2(tl.where(s == float("-inf"), s, s * qk_scale) - m_ref[:, None])
+    else:
+        p = tl.exp2(s * qk_scale - m_ref[:, None])
 
     # denominator: l (BLOCK_M,), from p in float32
     l = l * alpha + tl.sum(p, 1)
