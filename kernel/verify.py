@@ -17,7 +17,7 @@ from kernel.yardstick import Yardstick
 
 LSE_BOUND: Final = 1e-3
 SLACK: Final = 1e-5
-LSE_ULPS: Final = 16 * float(np.finfo(np.float32).eps)
+LSE_ULPS: Final = 4 * float(np.finfo(np.float32).eps)
 ALL_SCORES: Final = 1 << 23
 PROBE_ROWS: Final = 64
 MAX_ROWS: Final = 1 << 23
@@ -94,7 +94,7 @@ def check(
     """Errors of o (num_heads, seqlen_q, head_dim) and lse (num_heads, seqlen_q) at the rows that are sampled.
 
     The bound of o is 2 x the error of eager attention in the same dtype + 1e-5, the rule of FlashAttention's own tests;
-    that of lse 1e-3, for float32 by the same rule as o, and never less than 16 float32 roundings of lse itself.
+    that of lse 1e-3, for float32 by the same rule as o, and never less than 4 float32 roundings of lse itself.
     """
     tiling = Tiling(problem)
     blocks = tiling.num_q_blocks
