@@ -143,10 +143,12 @@ def sentence(error: BaseException) -> tuple[str, bool]:
         return f"The worker has no memory{asked}. Make batch, heads, seqlen or head_dim smaller.", False
     if any(word in text for word in STICKY):
         return f"The GPU stopped the kernel ({one_line(error)}); the worker is started anew for the next run.", True
-    if isinstance(error, (TypeError, ValueError)) and type(error).__module__ == "builtins" and text:
-        return one_line(error, 400), False
+    if type(error) in (TypeError, ValueError) and text and "\n" not in text:
+        return text, False
     if kind in ("CompilationError", "OutOfResources", "CompileTimeAssertionFailure", "PTXASError"):
-        return f"The kernel does not compile here: {one_line(error)}; try smaller blocks.", False
+        # Triton quotes the source first; what is wrong stands in the last line
+        last = RuntimeError(text.strip().splitlines()[-1] if text.strip() else kind)
+        return f"The kernel does not compile here ({one_line(last)}); try smaller blocks.", False
     return f"The run failed: {kind}: {one_line(error)}.", False
 
 

@@ -299,6 +299,28 @@ def test_a_kernel_that_is_wrong_is_found(where: Any, monkeypatch: pytest.MonkeyP
     assert RunResult.from_message(result.to_message(), PROBLEM).sentence == result.sentence
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_opening_problem_on_a_gpu(dtype: str, where: Any) -> None:
+    result = ran(PRESETS[0].state.problem.change(dtype=dtype), where)
+    assert result.backend == "cuda"
+    assert result.ok, result.sentence
+    assert result.rows_checked == 2048
+    assert result.compared_programs == -1
+    assert result.mirror_o_max <= 2 * result.o_bound
+    assert result.compiled is not None and result.compiled.registers > 0
+    assert result.times[0].name == "this kernel" and result.times[0].ms > 0
+
+
+@pytest.mark.gpu
+def test_a_large_problem_on_a_gpu_is_sampled(where: Any) -> None:
+    problem = Problem(batch=2, heads=16, kv_heads=16, seqlen_q=65536, seqlen_k=65536, head_dim=128, sm_scale=None)
+    result = run.run(problem, None, where, quiet, timing=False)
+    assert result.ok, result.sentence
+    assert 0 < result.rows_checked < 32 * 65536
+    assert 0 < result.compared_programs < 32 * 512
+
+
 @pytest.mark.parametrize("fields", [{"seqlen_q": 0}, {"batch": 0}, {"seqlen_k": 0}, {"seqlen_k": 0, "causal": False}])
 def test_problems_with_nothing_in_them(fields: dict[str, Any], where: Any) -> None:
     problem = PROBLEM.change(**fields)

@@ -1,0 +1,113 @@
+"""Operations are counted as the custom is; times come from a GPU only, and only for what computes the right thing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel import machine, measure
+from kernel.inputs import Inputs
+from kernel.measure import flops, interpreted, tflops
+from kernel.problem import Problem
+
+SMALL = Problem(heads=2, kv_heads=2, seqlen_q=300, seqlen_k=300, head_dim=64)
+
+
+def pairs(problem: Problem) -> int:
+    rows, keys = np.arange(problem.seqlen_q)[:, None], np.arange(problem.seqlen_k)[None, :]
+    return int(((keys <= rows + problem.offset) | (not problem.causal)).sum())
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.booleans(), st.integers(1, 3), st.integers(1, 256))
+def test_operations_are_four_for_each_pair_and_number_of_a_row(
+    seqlen_q: int, seqlen_k: int, causal: bool, heads: int, head_dim: int
+) -> None:
+    problem = Problem(
+        batch=2,
+        heads=heads,
+        kv_heads=1,
+        seqlen_q=seqlen_q,
+        seqlen_k=seqlen_k,
+        head_dim=head_dim,
+        causal=causal,
+    )
+    if causal and seqlen_q == seqlen_k:
+        assert flops(problem) == 2 * 2 * heads * seqlen_q * seqlen_k * head_dim
+    else:
+        assert flops(problem) == 4 * 2 * heads * pairs(problem) * head_dim
+
+
+def test_the_table_of_the_papers() -> None:
+    problem = Problem(batch=4, heads=16, kv_heads=16, seqlen_q=4096, seqlen_k=4096, head_dim=128, causal=False)
+    assert tflops(problem, 1.0) == pytest.approx(4 * 4 * 16 * 4096**2 * 128 / 1e9)
+    assert tflops(problem.change(causal=True), 1.0) == pytest.approx(tflops(problem, 1.0) / 2)
+    assert tflops(problem, 0.0) == 0.0
+
+
+def test_the_interpreters_time_says_what_it_is() -> None:
+    (timing,) = interpreted(SMALL, 123.0)
+    assert timing.name == measure.OURS
+    assert timing.ms == timing.low_ms == timing.high_ms == 123.0
+    assert "interpreted" in timing.note
+
+
+def cuda_tensors(problem: Problem) -> list[Any]:
+    inputs = Inputs(problem)
+    return [machine.tensor(inputs.stacked(name), "cuda") for name in "qkv"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [True, False])
+def test_times_of_the_kernel_and_its_peers(causal: bool) -> None:
+    from kernel.run import attend
+
+    problem = SMALL.change(causal=causal)
+    q, k, v = cuda_tensors(problem)
+    stages: list[str] = []
+    times = measure.measure(
+        problem, q, k, v, lambda: attend(problem, q, k, v)[0], 1e-3, lambda _, stage: stages.append(stage)
+    )
+    assert times[0].name == measure.OURS
+    by_name = {t.name: t for t in times}
+    assert set(by_name) == {measure.OURS, "SDPA cuDNN", "SDPA FlashAttention", "eager"}
+    for timing in times:
+        assert 0 < timing.low_ms <= timing.ms <= timing.high_ms, timing
+        assert timing.tflops == pytest.approx(tflops(problem, timing.ms))
+    assert set(stages) == {f"timing {name}" for name in by_name}
+
+
+@pytest.mark.gpu
+def test_what_cannot_take_the_problem_or_is_wrong_is_named_and_not_timed() -> None:
+    problem = SMALL.change(seqlen_q=100, dtype="float32", kv_heads=1)
+    q, k, v = cuda_tensors(problem)
+    o = q.new_full(q.shape, 7.0)
+    times = measure.measure(problem, q, k, v, lambda: o, 1e-3, lambda *_: None)
+    notes = {t.name: t.note for t in times if np.isnan(t.ms)}
+    assert notes["SDPA cuDNN"] == notes["SDPA FlashAttention"] == "takes no float32"
+    assert notes["eager"].startswith("its result is off by")
+    times = measure.measure(
+        problem.change(dtype="float16"), q.half(), k.half(), v.half(), lambda: o, 1e-3, lambda *_: None
+    )
+    assert {t.note for t in times if t.name.startswith("SDPA")} == {"aligns unequal lengths at the top left"}
+
+
+@pytest.mark.gpu
+def test_what_the_compiler_made_of_it() -> None:
+    from kernel.forward import attention_forward
+    from kernel.run import attend
+
+    q, k, v = cuda_tensors(SMALL)
+    for block_m in (64, 128, 64):
+        with measure.compiled_by((attention_forward,)) as figures:
+            assert figures() is None
+            attend(SMALL.change(block_m=block_m), q, k, v)
+            made = figures()
+        assert made is not None
+        assert 16 <= made.registers <= 255
+        assert made.spill_bytes >= 0
+        # at least the q tile and one of k and v
+        assert made.shared_bytes >= 2 * 64 * SMALL.block_n
+        assert made.num_warps in (1, 2, 4, 8)
+        assert made.num_stages >= 1
