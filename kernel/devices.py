@@ -1,7 +1,9 @@
-"""What known GPUs can do at most, from their makers' data sheets: the roofs of the roofline, and nothing else."""
+"""What known GPUs can do at most, from their makers' data sheets, and what this machine's processor is called."""
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
 from typing import Final, NamedTuple
 
 
@@ -36,3 +38,14 @@ EXAMPLE: Final = DEVICES[0]
 def find(device: str | None) -> Device | None:
     """The device whose name, as CUDA gives it, holds a known pattern ("NVIDIA H200"); None when it is not known."""
     return next((known for known in DEVICES if device and known.pattern.lower() in device.lower()), None)
+
+
+def cpu_name() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -12,11 +12,11 @@ import platform
 import re
 import sys
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from kernel.devices import cpu_name
 from kernel.inputs import NUMPY_DTYPES
 from kernel.problem import ProblemError
 from kernel.results import Hello
@@ -93,17 +93,6 @@ def _find() -> tuple[str, str, str]:
     except Exception as error:
         return "none", device, f"The kernel cannot be loaded with the Triton that is here ({one_line(error)})."
     return backend, device, ""
-
-
-def cpu_name() -> str:
-    """The processor's name as the system gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def tensor(array: np.ndarray, device: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -70,13 +71,13 @@ class Mirror:
 
     def apply(self, chip: Chip, step: str, head: int, block: int, tile: int = -1) -> Chip:
         """The chip after one step; `tile` is the column of tiles that the iteration visits."""
-        with _threadpools().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+        with blas_on_one_thread(), np.errstate(all="ignore"):
             return self._apply(chip, step, head, block, tile)
 
     def iterate(self, chip: Chip, head: int, block: int, iteration: int) -> Chip:
         """The chip after one whole iteration of the loop."""
         tile = self.tiling.tile(block, iteration)
-        with _threadpools().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+        with blas_on_one_thread(), np.errstate(all="ignore"):
             for step in self.tiling.steps_of(block, iteration):
                 chip = self._apply(chip, step, head, block, tile)
         return chip
@@ -129,7 +130,7 @@ class Mirror:
 
         half = (count + 1) // 2
         parts = (slice(half), slice(half, count))
-        with _threadpools().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+        with blas_on_one_thread(), np.errstate(all="ignore"):
             (s0, top0), (s1, top1) = _both(scores, (parts[0],), (parts[1],))
             m = np.fmax.accumulate(np.concatenate([chip.m[None], top0, top1]), axis=0)  # (T + 1, M)
             ref = np.where(m[1:] == NEG_INF, np.float32(0), m[1:])
@@ -272,6 +273,11 @@ def _both(work: Callable[..., Any], one: tuple[Any, ...], other: tuple[Any, ...]
 @cache
 def _helper() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "mirror")
+
+
+def blas_on_one_thread() -> AbstractContextManager[Any]:
+    """Holds BLAS to one thread: two would take forty times as long for a tile, and might round differently."""
+    return _threadpools().limit(limits=1, user_api="blas")
 
 
 @cache
