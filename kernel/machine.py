@@ -88,6 +88,9 @@ def _find() -> tuple[str, str, str]:
         # small products are many times quicker on one thread, and the window keeps a core for itself
         torch.set_num_threads(1)
         backend, device = "interpreter", cpu_name()
+    if backend == "interpreter" and _release("triton") < (3, 7) and _release("numpy") >= (2, 4):
+        here = f"Triton {importlib.metadata.version('triton')} and NumPy {importlib.metadata.version('numpy')}"
+        return "none", device, f"Triton's interpreter needs Triton 3.7 or NumPy below 2.4; here are {here}."
     try:
         import kernel.attention  # noqa: F401
     except Exception as error:

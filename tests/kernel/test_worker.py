@@ -242,6 +242,10 @@ kernel.run.attend = loud
             "sys.modules['triton'] = None; sys.platform = 'darwin'",
             "there is no Triton for",
         ),
+        (
+            "import kernel.machine; kernel.machine._release = dict(triton=(3, 6), numpy=(2, 4)).get",
+            "needs Triton 3.7 or NumPy below 2.4; here are Triton",
+        ),
         ("sys.modules['kernel.attention'] = None", "The kernel cannot be loaded with the Triton that is here"),
     ],
 )
