@@ -15,8 +15,8 @@ from visualizer.theme import Theme
 SHADES: Final = 253
 NEG_INF, POS_INF, NAN = SHADES, SHADES + 1, SHADES + 2
 LOUD: Final = "#FF2BD6"
-DARK_INK: Final = "#10151b"
-LIGHT_INK: Final = "#f4f6f9"
+DARK_INK: Final = "#000000"
+LIGHT_INK: Final = "#ffffff"
 
 
 def color_table(lut: np.ndarray, theme: Theme) -> np.ndarray:

@@ -99,7 +99,7 @@ class LseCanvas(FocusRing):
                 x = round(float(upper.to_x(row))) + 0.5
                 painter.drawLine(QPointF(x, upper.rect.top()), QPointF(x, upper.rect.bottom()))
                 painter.drawLine(QPointF(x, lower.rect.top()), QPointF(x, lower.rect.bottom()))
-        self._paint_labels(painter)
+        self._paint_labels(painter, view)
         self.paint_ring(painter)
         painter.end()
 
@@ -126,7 +126,7 @@ class LseCanvas(FocusRing):
         self._curves = (key, pixmap)
         return pixmap
 
-    def _paint_labels(self, painter: QPainter) -> None:
+    def _paint_labels(self, painter: QPainter, view: LseView) -> None:
         theme = self.theme
         looks = {
             "word": (self.texts.words, QColor(theme.muted)),
@@ -135,7 +135,7 @@ class LseCanvas(FocusRing):
         }
         for label in (*self.legend, *self.figures):
             if label.kind == "sample":
-                draw_sample(painter, label.text, label.rect, theme)
+                draw_sample(painter, label.text, label.rect, theme, view.sampled)
                 continue
             font, color = looks[label.kind]
             painter.setFont(font)

@@ -55,9 +55,8 @@ def draw_curves(painter: QPainter, view: LseView, upper: Axes, lower: Axes, them
         known = np.flatnonzero(np.isfinite(view.exact))
         known = known[:: max(1, math.ceil(theme.px(7) * len(known) / upper.rect.width()))]
         x, y = upper.to_x(view.exact_rows[known]), upper.to_y(view.exact[known])
-        draw_alone(
-            painter, [QPointF(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)], QColor(theme.muted), 4 * zoom
-        )
+        dots = [QPointF(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+        draw_alone(painter, dots, QColor(theme.muted), 4 * zoom)
     draw_line(painter, outline(lower, view.exact_rows, view.difference), theme.word("lse"), zoom)
     if view.blind_rows:
         _draw_blind(painter, view.blind_rows, upper, theme)
@@ -69,10 +68,13 @@ def draw_alone(painter: QPainter, dots: list[QPointF], color: QColor, width: flo
         painter.drawPoints(dots)
 
 
-def draw_sample(painter: QPainter, name: str, box: QRectF, theme: Theme) -> None:
-    """What a series looks like, for the legend."""
+def draw_sample(painter: QPainter, name: str, box: QRectF, theme: Theme, sampled: bool) -> None:
+    """What a series looks like, for the legend; sampled: exact is known for some rows only."""
     px, middle = theme.px, round(box.center().y())
-    if name == "exact":
+    if name == "exact" and sampled:
+        dots = [QPointF(box.x() + box.width() * part, middle) for part in (0.15, 0.5, 0.85)]
+        draw_alone(painter, dots, QColor(theme.muted), 4 * theme.zoom)
+    elif name == "exact":
         painter.fillRect(QRectF(box.x(), middle - px(2.5), box.width(), px(5)), _pale(theme))
     elif name == "mirror":
         painter.fillRect(QRectF(box.x(), middle - px(2), box.width(), px(7)), _fill(theme))
