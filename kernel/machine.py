@@ -98,6 +98,12 @@ def _find() -> tuple[str, str, str]:
     return backend, device, ""
 
 
+def _release(package: str) -> tuple[int, int]:
+    """Major and minor version of an installed package."""
+    major, minor = re.findall(r"\d+", importlib.metadata.version(package))[:2]
+    return int(major), int(minor)
+
+
 def tensor(array: np.ndarray, device: str) -> Any:
     """A torch tensor of an array, bfloat16 included."""
     import torch
