@@ -44,7 +44,7 @@ def amount_text(value: int, kind: str) -> str:
         (1024, ("B", "KiB", "MiB", "GiB", "TiB")) if kind == "bytes" else (1000, ("", "k", "M", "G", "T", "P"))
     )
     size, at = float(value), 0
-    while size >= 999.5 and at < len(units) - 1:
+    while size >= step - 0.5 and at < len(units) - 1:
         size, at = size / step, at + 1
     unit = units[at] if kind == "bytes" else f"{units[at]}FLOP"
     return f"{size:.0f} {unit}" if at == 0 or size >= 99.95 else f"{size:.3g} {unit}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from PySide6.QtCore import QPointF, QRect, QRectF
 from PySide6.QtGui import QColor, QFontMetrics
@@ -63,35 +64,31 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
         sheet.text(QRect(round(rect.left()) + px(5), round(rect.top()), px(60), line), "TFLOP/s", small, theme.muted)
     peak, ridge = device.tflops(dtype), device.tflops(dtype) / device.bandwidth
     start = max(axes.low[0], axes.low[1] / device.bandwidth)
-    sheet.line(
-        [axes.at(start, device.bandwidth * start), axes.at(ridge, peak), axes.at(axes.high[0], peak)], theme.text, 2
-    )
-    marks = [("naive", view.naive_intensity, QColor(theme.muted)), ("this kernel", view.intensity, theme.word("o"))]
-    at_foot = 0
-    for at, (what, intensity, ink) in enumerate(marks):
-        if intensity <= 0:
-            continue
-        top = attainable(device, dtype, intensity)
-        x = axes.x(intensity)
-        sheet.line([QPointF(x, axes.y(top)), QPointF(x, rect.bottom())], ink, 1, dashed=True)
-        sheet.box(QRectF(x - px(3), axes.y(top) - px(3), px(6), px(6)), ink)
-        text, point = f"{what} {intensity:.3g}", QPointF(x, axes.y(top))
-        if low and at and view.tflops:
-            text += f", measured {view.tflops:.3g}"
-        at_left = intensity == min(view.intensity or math.inf, view.naive_intensity or math.inf)
-        at_foot += _label(sheet, axes, point, text, ink, theme, above=at_left, row=at_foot)
+    roof = [axes.at(start, device.bandwidth * start), axes.at(ridge, peak), axes.at(axes.high[0], peak)]
+    sheet.line(roof, theme.text, 2)
+    ours = theme.word("o")
+    labels: list[tuple[str, QPointF, QColor]] = []
+    lines = list(pairwise(roof))
+    for what, intensity, ink in (
+        ("naive", view.naive_intensity, QColor(theme.muted)),
+        ("this kernel", view.intensity, ours),
+    ):
+        if intensity > 0:
+            point = axes.at(intensity, attainable(device, dtype, intensity))
+            foot = QPointF(point.x(), rect.bottom())
+            lines.append((point, foot))
+            sheet.line(lines[-1], ink, 1, dashed=True)
+            sheet.box(QRectF(point.x() - px(3), point.y() - px(3), px(6), px(6)), ink)
+            labels.append((f"{what} {intensity:.3g}", point, ink))
     if view.tflops is not None and view.tflops > 0 and view.intensity > 0:
-        point = axes.at(view.intensity, min(max(view.tflops, axes.low[1]), axes.high[1]))
+        point = axes.at(view.intensity, view.tflops)
         sheet.box(QRectF(point.x() - px(4), point.y() - px(4), px(8), px(8)), theme.color("o"))
-        text = f"measured {view.tflops:.3g} TFLOP/s"
-        width = QFontMetrics(small).horizontalAdvance(text) + 1
-        ceiling = attainable(device, dtype, view.intensity)
-        top = point.y() - line / 2 if view.tflops > ceiling else max(point.y() - line / 2, axes.y(ceiling) + px(1))
-        where = QRect(round(point.x()) + px(9), round(top), width, line)
-        if view.tflops > ceiling or where.right() > rect.right():
-            where.moveRight(round(point.x()) - px(9))
-        if not low:
-            sheet.text(where, text, small, theme.word("o"))
+        if low:
+            labels[-1] = (f"{labels[-1][0]}, measured {view.tflops:.3g}", labels[-1][1], ours)
+        else:
+            labels.append((f"measured {view.tflops:.3g} TFLOP/s", point, ours))
+    for text, point, ink in reversed(labels):
+        _label(sheet, rect.toRect(), lines, point, text, ink, theme)
     return sheet
 
 
@@ -142,23 +139,37 @@ def _grid(sheet: Sheet, axes: Axes, theme: Theme, line: int) -> None:
 
 
 def _label(
-    sheet: Sheet, axes: Axes, point: QPointF, text: str, ink: QColor, theme: Theme, above: bool, row: int
-) -> bool:
-    """The name of a point: left of it, above the roof; or beside its line, in a row at the foot of the plot (True)."""
-    font, gap, rect = theme.ui_font(11), theme.px(7), axes.rect
+    sheet: Sheet,
+    inside: QRect,
+    lines: list[tuple[QPointF, QPointF]],
+    point: QPointF,
+    text: str,
+    ink: QColor,
+    theme: Theme,
+) -> None:
+    """Names a point: near it or at the foot of the plot, where the words cover no other and the fewest lines."""
+    font, gap = theme.ui_font(11), theme.px(7)
     metrics = QFontMetrics(font)
     width, height = metrics.horizontalAdvance(text) + 1, metrics.height()
-    left, foot = round(point.x()) - gap - width, round(rect.bottom()) - height - row * height
-    if above and left >= rect.left():
-        where = QRect(left, max(round(rect.top()), round(point.y()) - height), width, height)
-        sheet.text(where, text, font, ink, LEFT)
-        return False
-    if point.x() + gap + width <= rect.right():
-        where = QRect(round(point.x()) + gap, foot, width, height)
-    else:
-        where = QRect(left, foot, width, height)
-    sheet.text(where, text, font, ink, LEFT)
-    return True
+    x, y = round(point.x()), round(point.y())
+    foot = inside.bottom() + 1 - height
+    tops = (y - height // 2, y + gap, y - height - theme.px(2), foot, foot - height, foot - 2 * height)
+    places = [QRect(left, top, width, height) for top in tops for left in (x + gap, x - gap - width)]
+
+    def cost(place: QRect) -> int:
+        words = sum(place.intersects(other.rect) for other in sheet.texts)
+        out = not inside.contains(place)
+        return 100 * (words + out) + sum(_crosses(place, *line) for line in lines)
+
+    best = min(places, key=cost)
+    if cost(best) < 100:
+        sheet.text(best, text, font, ink, LEFT)
+
+
+def _crosses(place: QRect, start: QPointF, end: QPointF) -> bool:
+    """Whether the line from start to end goes through the place, to the nearest pixel or two."""
+    steps = max(2, round(max(abs(end.x() - start.x()), abs(end.y() - start.y())) / 2))
+    return any(place.contains((start + (end - start) * n / steps).toPoint()) for n in range(steps + 1))
 
 
 def _tens(low: float, high: float) -> list[float]:

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFontMetrics
 
 from kernel.results import RunResult
 from visualizer.frame import RunView
-from visualizer.panels.canvas import LEFT, RIGHT, Sheet
+from visualizer.panels.canvas import LEFT, RIGHT, Sheet, wrap
 from visualizer.panels.error_map import DECADES, ErrorMap, legend, picture
 from visualizer.panels.run_figures import figures, measured, milliseconds, sci, spread
 from visualizer.theme import Theme
@@ -47,14 +47,18 @@ class Page:
             self._narrow(area, run.result)
 
     def _invite(self, area: QRect) -> None:
+        """What a run will do, and why it cannot; as many sentences as have room."""
         theme, px = self.theme, self.theme.px
         used = self.sheet.wrapped(area, INVITATION[0], theme.ui_font(13), theme.text) + px(8)
-        for sentence in INVITATION[1:]:
-            rest = area.adjusted(0, used, 0, 0)
-            used += self.sheet.wrapped(rest, sentence, theme.ui_font(12), theme.muted) + px(5)
+        sentences = [(sentence, theme.muted) for sentence in INVITATION[1:]]
         if self.run.worker not in ("", "worker ready"):
-            state = self.run.worker[:1].upper() + self.run.worker[1:].rstrip(".") + "."
-            self.sheet.wrapped(area.adjusted(0, used, 0, 0), state, theme.ui_font(12), theme.text)
+            sentences.insert(0, (self.run.worker[:1].upper() + self.run.worker[1:].rstrip(".") + ".", theme.text))
+        small = theme.ui_font(12)
+        metrics = QFontMetrics(small)
+        for sentence, ink in sentences:
+            if used + len(wrap(sentence, metrics, area.width())) * metrics.height() > area.height():
+                break
+            used += self.sheet.wrapped(area.adjusted(0, used, 0, 0), sentence, small, ink) + px(5)
 
     def _running(self, area: QRect) -> None:
         theme, px, run = self.theme, self.theme.px, self.run
