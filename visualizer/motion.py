@@ -29,6 +29,7 @@ class Flight(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._image = QImage()
         self._color = QColor()
+        self.path = (QRect(), QRect())
         self._animation = QVariantAnimation(self)
         self._animation.setDuration(DURATION_MS)
         self._animation.setEasingCurve(QEasingCurve.Type.InOutCubic)
@@ -43,7 +44,7 @@ class Flight(QWidget):
     def fly(self, image: QImage, color: QColor, start: QRect, end: QRect) -> None:
         """Starts a flight between two places of the parent."""
         self.stop()
-        self._image, self._color = image, color
+        self._image, self._color, self.path = image, color, (start, end)
         self._animation.setStartValue(start)
         self._animation.setEndValue(end)
         self.setGeometry(start)
@@ -77,6 +78,7 @@ class Motion:
     def __init__(self, window: QWidget, tiles: TilesPanel, chip: ChipPanel) -> None:
         self._window, self._tiles, self._chip = window, tiles, chip
         self.flight = Flight(window)
+        self.clock = time.monotonic
         self._last = -1.0
 
     def follow(self, before: Frame | None, frame: Frame, speed: float) -> None:
@@ -86,7 +88,7 @@ class Motion:
         moved = frame.transport.index - before.transport.index
         if not moved:
             return
-        now = time.monotonic()
+        now = self.clock()
         hurried = now - self._last < DURATION_MS / 1000
         self._last = now
         self.flight.stop()
@@ -112,6 +114,11 @@ class Motion:
     def stop(self) -> None:
         self.flight.stop()
 
+    def forget(self) -> None:
+        """Stands still, as before the first step."""
+        self.stop()
+        self._last = -1.0
+
     def _at(self, panel: TilesPanel | ChipPanel, quantity: str) -> QRect:
         """A tile's place in the window."""
         if isinstance(panel, TilesPanel):
@@ -124,7 +131,7 @@ class Motion:
 def picture(values: np.ndarray, quantity: str, limits: tuple[float, float], theme: Theme) -> QImage:
     """The tile as the chip draws it: values within limits, in the quantity's colours."""
     low, high = limits
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         scaled = (np.nan_to_num(values.astype(np.float32), nan=low) - low) * (255 / ((high - low) or 1))
     colors = np.ascontiguousarray(theme.signed_lut(quantity)[np.clip(scaled, 0, 255).astype(np.uint8)])
     height, width = colors.shape[:2]

@@ -44,6 +44,7 @@ def application(scale: float = 1) -> QApplication:
     """
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     os.environ["QT_FONT_DPI"] = "96"
+    os.environ["LC_ALL"] = "C.UTF-8"
     os.environ["QT_SCALE_FACTOR"] = f"{scale:g}"
     os.environ.pop("QT_SCREEN_SCALE_FACTORS", None)
     from PySide6.QtCore import QLocale, qInstallMessageHandler
@@ -162,6 +163,6 @@ def _window(state: State, run: RunView | None, look) -> QWidget:
     settle(controller.tape, state.step)
     if run is not None:
         controller.runs.view = run
-    settings = Settings(Path(os.devnull) / "none.ini")  # of nobody: the picture depends on no person's settings
+    settings = Settings.of_nobody()
     settings.theme, settings.zoom, settings.motion = look.name, look.zoom, False
     return Window(controller, settings)

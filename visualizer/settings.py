@@ -18,7 +18,7 @@ class Settings:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or config_folder() / "settings.ini"
         self.complaint: str | None = None
-        self._ini = QSettings(str(self.path), QSettings.Format.IniFormat)
+        self._ini: QSettings | _Memory = QSettings(str(self.path), QSettings.Format.IniFormat)
         if self._ini.status() != QSettings.Status.NoError:
             self.complaint = f"The settings in {self.path} could not be read; the defaults are used instead."
             aside = self.path.with_suffix(".ini.broken")
@@ -28,6 +28,13 @@ class Settings:
             except OSError:
                 pass
             self._ini = QSettings(str(self.path), QSettings.Format.IniFormat)
+
+    @classmethod
+    def of_nobody(cls) -> Settings:
+        """The defaults, kept nowhere: what is drawn with them depends on no person."""
+        settings = cls.__new__(cls)
+        settings.path, settings.complaint, settings._ini = Path(), None, _Memory()
+        return settings
 
     @property
     def theme(self) -> Literal["dark", "light"]:
@@ -111,8 +118,9 @@ class Settings:
 
     def sync(self) -> None:
         """Writes the file now."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._ini.sync()
+        if isinstance(self._ini, QSettings):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._ini.sync()
 
     def _text(self, name: str) -> str:
         try:
@@ -127,6 +135,19 @@ class Settings:
         except ValueError:
             return default
         return value if low <= value <= high else default
+
+
+class _Memory:
+    """As much of QSettings as is used here, without a file."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, object] = {}
+
+    def value(self, name: str, default: object = None) -> object:
+        return self._values.get(name, default)
+
+    def setValue(self, name: str, value: object) -> None:
+        self._values[name] = value
 
 
 def config_folder() -> Path:

@@ -31,10 +31,10 @@ def press(window: QWidget, key: Qt.Key, modifiers: Qt.KeyboardModifier = NONE) -
 
 
 def typed(window: QWidget, text: str) -> None:
+    handle = window.windowHandle()
+    assert handle is not None
     for letter in text:
-        handle = window.windowHandle()
-        assert handle is not None
-        QTest.keyClick(handle, letter)
+        QTest.keyClick(handle, letter)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def names_at(window: Window) -> str:
@@ -269,7 +269,8 @@ def drop(window: Window, *paths: Path) -> None:
 
 def test_files_are_dropped_in(window: Window, tmp_path: Path) -> None:
     tensors = tmp_path / "qkv.npz"
-    np.savez(tensors, **{name: np.ones((1, 2, 20, 16), np.float16) for name in "qkv"})
+    ones = np.ones((1, 2, 20, 16), np.float16)
+    np.savez(tensors, q=ones, k=ones, v=ones)
     drop(window, tensors)
     assert window.controller.state.problem.inputs == str(tensors)
     session = tmp_path / "s.json"

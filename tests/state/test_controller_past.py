@@ -1,5 +1,7 @@
 """Undo and redo: what belongs together goes together, and nothing is lost."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ class Clock:
 
 
 def take(past: Past, states: list[State], clock: Clock, seconds: float) -> State:
-    for before, after in zip(states, states[1:], strict=False):
+    for before, after in pairwise(states):
         clock.now += seconds
         past.note(before, after)
     return states[-1]
