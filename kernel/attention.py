@@ -14,11 +14,10 @@ import torch
 from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
-from kernel import configs
+from kernel import configs, interpreted
 from kernel.backward import attention_delta, attention_dkdv, attention_dq
 from kernel.configs import BackwardConfig, Config
 from kernel.forward import attention_forward
-from kernel.interpreted import INTERPRETED
 from kernel.problem import LOG2E
 
 DTYPES: Final = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
@@ -28,6 +27,7 @@ MAX_SCALE: Final = float(np.finfo(np.float32).max)
 # a tile is at most 256 x 256, so strides below this keep its offsets under 2^31
 WIDE_STRIDE: Final = 1 << 22
 MAX_PLANS: Final = 1024
+INTERPRETED: Final = bool(interpreted.INTERPRETED.value)
 
 
 def flash_attn_triton(
