@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,14 +37,14 @@ def fonts(qapp: QApplication) -> None:
     theme.apply(qapp, theme.theme("dark"))
 
 
-def frame_at(problem: Problem, step: str, iteration: int = 0, block: int = 1, row: int = 5, **options) -> Frame:
+def frame_at(problem: Problem, step: str, iteration: int = 0, block: int = 1, row: int = 5, **options) -> Any:
     tape = Tape(problem)
     inside = step not in ("load_q", "normalise", "store")
     index = tape.tiling.index(Position(0, block, iteration if inside else -1, step))
     return resolve(State(problem=problem, step=index, row=row, **options), tape, RunView())
 
 
-def shown(qtbot: QtBot, frame: Frame, size=(480, 480), look=("dark", 1.0)) -> tuple[ChipPanel, list[dict]]:
+def shown(qtbot: QtBot, frame: Frame, size=(480, 480), look=("dark", 1.0)) -> tuple[Any, list[dict]]:
     panel = ChipPanel(theme.theme(*look))
     qtbot.addWidget(panel)
     panel.resize(*size)
@@ -55,7 +56,7 @@ def shown(qtbot: QtBot, frame: Frame, size=(480, 480), look=("dark", 1.0)) -> tu
     return panel, changes
 
 
-def middle_of(panel: ChipPanel, place: str, i: int, j: int) -> QPoint:
+def middle_of(panel: Any, place: str, i: int, j: int) -> QPoint:
     slot = panel.canvas.slots[place]
     rows, cols = slot.values.shape
     rect = slot.filled

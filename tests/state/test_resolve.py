@@ -144,3 +144,81 @@ def test_steps_and_rows_outside_are_clipped():
     assert shown.transport.index == shown.transport.total - 1
     assert shown.chip is not None
     assert resolve(State(step=0, row=999), Tape(Problem()), RunView()).chip.row == 127
+
+
+def test_l_is_handed_on_unchanged_while_nothing_new_is_known():
+    p = Problem()
+    tape = filled(p)
+    start = tape.tiling.program_start(0, 2)
+    first = resolve(State(problem=p, step=start), tape, RunView()).lse
+    second = resolve(State(problem=p, step=start + 5, row=9), tape, RunView()).lse
+    assert first is not None
+    assert second is not None
+    assert second.row == 256 + 9
+    assert all(getattr(first, name) is getattr(second, name) for name in ("mirror", "exact", "difference"))
+    later = resolve(State(problem=p, step=tape.tiling.program_start(0, 3)), tape, RunView()).lse
+    assert later is not None
+    assert later.mirror is not first.mirror
+    assert later.exact is first.exact
+    assert later.stored_rows == 384
+
+
+def test_l_kept_from_another_head_or_unit_is_not_shown():
+    tape = filled(Problem())
+    one = resolve(OPENING.change(step=len(tape) - 1), tape, RunView()).lse
+    zero = resolve(OPENING.change(step=tape.tiling.steps_per_head - 1), tape, RunView()).lse
+    natural = resolve(OPENING.change(step=tape.tiling.steps_per_head - 1, lse_unit="ln"), tape, RunView()).lse
+    assert one is not None
+    assert zero is not None
+    assert natural is not None
+    np.testing.assert_array_equal(one.mirror, tape.lse[1])
+    np.testing.assert_array_equal(zero.mirror, tape.lse[0])
+    np.testing.assert_allclose(natural.mirror, tape.lse[0] * np.log(2), rtol=1e-6)
+
+
+def test_l_found_while_filling_is_shown():
+    p = Problem()
+    tape = Tape(p)
+    last = tape.tiling.program_start(0, 7)
+    before = resolve(State(problem=p, step=last), tape, RunView()).lse
+    while tape.fill(1):
+        pass
+    after = resolve(State(problem=p, step=last), tape, RunView()).lse
+    assert before is not None
+    assert after is not None
+    assert np.isnan(before.mirror).all()
+    assert (before.stored_rows, after.stored_rows) == (0, 896)
+    assert after.max_mirror_exact is not None
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_axes_of_l_hold_all_that_is_known(preset):
+    tape = filled(preset.state.problem)
+    view = resolve(preset.state.change(step=len(tape) - 1), tape, RunView()).lse
+    assert view is not None
+    known = view.mirror[np.isfinite(view.mirror)]
+    assert ((known >= view.value_range[0]) & (known <= view.value_range[1])).all()
+    assert np.nanmax(np.abs(view.difference)) <= view.difference_range
+    assert view.blind_rows == (view.mirror == -np.inf).sum()
+
+
+def test_bytes_on_the_chip_are_those_of_the_padded_tiles():
+    p = Problem(seqlen_q=40, seqlen_k=40, head_dim=20, block_m=32, block_n=16, dtype="bfloat16")
+    tape = Tape(p)
+    chip = resolve(State(problem=p, step=3), tape, RunView()).chip
+    assert chip is not None
+    expected = {
+        "q": 32 * 32 * 2,
+        "k": 16 * 32 * 2,
+        "s": 32 * 16 * 4,
+        "m": 128,
+        "m_new": 128,
+        "l": 128,
+        "acc": 32 * 32 * 4,
+    }
+    step = tape.tiling.locate(3).step
+    if step in ("scores", "mask"):
+        expected.pop("m_new")
+    assert dict(chip.held) == expected
+    assert chip.held_bytes == sum(expected.values())
+    assert chip.fits

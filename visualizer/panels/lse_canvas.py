@@ -149,7 +149,7 @@ class LseCanvas(FocusRing):
         upper = self.axes()[0]
         if not upper.rect.left() - 6 <= x <= upper.rect.right() + 6:
             return None
-        return round(upper.value_at(x))
+        return min(round(upper.value_at(x)), self.view.num_rows - 1)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         row = self.row_at(event.position().x())

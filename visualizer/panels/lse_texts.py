@@ -90,7 +90,7 @@ class Texts:
         labels = []
         for i, (name, value) in enumerate(items):
             if widest + px(8) <= third:
-                place = QRectF(i * third, height - px(31), self.width(name, True), high)
+                place = QRectF(i * third, height - 2 * high, self.width(name, True), high)
                 below = QRectF(i * third, height - high, self.width(value, False), high)
             else:
                 y = height - (len(items) - i) * high

@@ -59,7 +59,7 @@ class RowsCanvas(FocusRing):
             "alpha": Series(view.alpha, view.history_alpha, (0.0, 1.0)),
             "l": Series(view.l, view.history_l, view.l_range),
         }
-        self.readouts = {q: number(s.over_rows[view.row]) for q, s in self.series.items()}
+        self.readouts = {q: compact(float(s.over_rows[view.row])) for q, s in self.series.items()}
         if view.alpha_tile < 0:
             self.readouts["alpha"] = "–"
         described = ", ".join(f"{name} = {self.readouts[q]}" for q, name in QUANTITIES)
@@ -70,7 +70,7 @@ class RowsCanvas(FocusRing):
         """The axes of a quantity's two plots: over the rows, and over the iterations."""
         assert self.view is not None
         px = self.theme.px
-        left, right = px(36), px(58)
+        left, right = px(36), px(62)
         head, foot, gap, between = px(17), px(15), px(12), px(14)
         width = self.width() - left - right - between
         height = (self.height() - head - foot - 2 * gap) / 3
@@ -212,7 +212,8 @@ class RowsCanvas(FocusRing):
         axes = self.axes("m")[0]
         x = event.position().x()
         if axes.rect.left() - 6 <= x <= axes.rect.right() + 6:
-            self.row_chosen.emit(round(axes.value_at(x)) - self.view.rows[0])
+            start, end = self.view.rows
+            self.row_chosen.emit(min(round(axes.value_at(x)), end - 1) - start)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         moves = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -16, Qt.Key.Key_PageDown: 16}
@@ -223,3 +224,9 @@ class RowsCanvas(FocusRing):
         row = min(max(self.view.row + move, 0), self.view.rows[1] - self.view.rows[0] - 1)
         if row != self.view.row:
             self.row_chosen.emit(row)
+
+
+def compact(x: float) -> str:
+    """A number in at most seven characters (eight when negative and far from 1)."""
+    text = number(x)
+    return text if len(text) <= 7 else f"{x:.1e}".replace("e-0", "e-").replace("e+0", "e")
