@@ -150,7 +150,7 @@ def _view() -> list[Action]:
 
 
 ACTIONS: Final = (
-    Action("file.open", "Open…", lambda w: w.files.ask_open(), ("Ctrl+O",), "&File", 0, "A session, or a file of tensors"),
+    Action("file.open", "Open…", lambda w: w.files.ask_open(), ("Ctrl+O",), "&File", 0, "A session, or tensors"),
     Action("file.save", "Save", lambda w: w.files.save(), ("Ctrl+S",), "&File", 1),
     Action("file.save_as", "Save as…", lambda w: w.files.ask_save(), ("Ctrl+Shift+S",), "&File", 1),
     Action("file.quit", "Quit", lambda w: w.close(), ("Ctrl+Q",), "&File", 3),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
@@ -11,6 +11,9 @@ from kernel.inputs import Inputs
 from kernel.problem import Problem
 from kernel.results import Hello, RunResult
 from visualizer.frame import RunView
+
+
+STOPPED: Final = "worker stopped; the next run starts it"
 
 
 class Worker(Protocol):
@@ -21,6 +24,7 @@ class Worker(Protocol):
     finished: Any
     failed: Any
     died: Any
+    hello: Hello | None
 
     def start(self) -> None: ...
     def run(self, problem: Problem, inputs: Inputs | None = None) -> int: ...
@@ -32,6 +36,7 @@ class Runs(QObject):
     """Starts and cancels runs. A message that carries another number than the run's that is waited for is dropped."""
 
     changed = Signal()
+    failed = Signal(str)
     said = Signal(str)
 
     def __init__(self, problem: Problem, parent: QObject | None = None) -> None:
@@ -80,7 +85,7 @@ class Runs(QObject):
             return
         self._number = None
         self._worker.cancel()
-        self._set(phase="cancelled", message="The run was cancelled.", worker="worker stopped; the next run starts it")
+        self._set(phase="cancelled", message="The run was cancelled.", worker=STOPPED)
 
     def close(self) -> None:
         """Ends the worker for good."""
@@ -113,9 +118,11 @@ class Runs(QObject):
     def _failed(self, number: int, sentence: str) -> None:
         if number == self._number:
             self._number = None
-            self._set(phase="failed", stage="", fraction=None, message=sentence)
-            self.said.emit(sentence)
+            gone = self._worker is None or self._worker.hello is None
+            worker = STOPPED if gone else self.view.worker
+            self._set(phase="failed", stage="", fraction=None, message=sentence, worker=worker)
+            self.failed.emit(sentence)
 
     def _died(self, sentence: str) -> None:
-        self._set(worker="worker stopped; the next run starts it")
+        self._set(worker=STOPPED)
         self.said.emit(sentence)

@@ -112,6 +112,7 @@ class Window(QMainWindow):
         c.problem_changed.connect(bar.show_problem)
         c.refused.connect(bar.refuse)
         c.said.connect(self.say)
+        c.runs.failed.connect(self._run_failed)
         c.state_changed.connect(self._on_state)
         c.run_changed.connect(self.menus.follow)
         self.files.said.connect(self.say)
@@ -187,6 +188,11 @@ class Window(QMainWindow):
     def say(self, sentence: str) -> None:
         """One sentence in the message bar."""
         self.message_bar.say(sentence)
+
+    def _run_failed(self, sentence: str) -> None:
+        """The run panel says why; where that is not seen, the message bar does."""
+        if not self.panels["run"].isVisible():
+            self.say(sentence)
 
     def _title(self) -> None:
         session = self.controller.session

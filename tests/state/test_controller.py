@@ -13,6 +13,7 @@ from kernel.results import Hello, RunResult
 from visualizer.controller import Controller
 from visualizer.frame import Frame
 from visualizer.presets import PRESETS
+from visualizer.runs import STOPPED
 from visualizer.state import OPENING, State, save
 
 TOY = PRESETS[1].state
@@ -44,6 +45,7 @@ class FakeWorker(QObject):
         super().__init__()
         self.calls: list[str] = []
         self.number = 0
+        self.hello: Hello | None = HELLO
 
     def start(self) -> None:
         self.calls.append("start")
@@ -363,17 +365,25 @@ def test_a_result_is_stale_while_another_problem_is_shown(controller: Watched, w
 
 
 def test_failures_and_deaths_are_said_and_the_result_stays(controller: Watched, worker: FakeWorker) -> None:
+    failures: list[str] = []
+    controller.runs.failed.connect(failures.append)
+    worker.ready.emit(HELLO)
     controller.run_kernel()
     worker.finished.emit(1, result(TOY.problem))
     controller.run_kernel()
     worker.failed.emit(2, "The GPU has no memory left; make the problem smaller.")
-    assert controller.runs.view.phase == "failed"
+    assert (controller.runs.view.phase, controller.runs.view.worker) == ("failed", "worker ready")
     assert controller.runs.view.result is not None
+    controller.run_kernel()
+    worker.hello = None
+    worker.failed.emit(3, "The worker was killed (SIGKILL); the next run starts it again.")
+    assert controller.runs.view.worker == STOPPED
     worker.died.emit("The worker was killed; the next run starts it again.")
-    assert controller.sentences == [
+    assert failures == [
         "The GPU has no memory left; make the problem smaller.",
-        "The worker was killed; the next run starts it again.",
+        "The worker was killed (SIGKILL); the next run starts it again.",
     ]
+    assert controller.sentences == ["The worker was killed; the next run starts it again."]
 
 
 def test_without_a_worker_a_run_is_put_off(controller: Watched) -> None:
