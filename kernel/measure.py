@@ -12,6 +12,8 @@ from kernel.results import Compiled, Timing
 
 ROUNDS: Final = 3
 QUANTILES: Final = (0.5, 0.2, 0.8)
+# of the kernel's own bound; a peer with another mask or scale is off by a hundred times as much
+PEER_BOUNDS: Final = 8
 OURS: Final = "this kernel"
 Progress = Callable[[float, str], None]
 Call = Callable[[], Any]
@@ -48,8 +50,8 @@ def interpreted(problem: Problem, ms: float) -> tuple[Timing, ...]:
 def measure(problem: Problem, q: Any, k: Any, v: Any, kernel: Call, o_bound: float, progress: Progress) -> list[Timing]:
     """Median times of the kernel and its peers on a GPU, in interleaved rounds of triton.testing.do_bench.
 
-    kernel() computes o (batch, heads, seqlen_q, head_dim). A peer whose result is further than 2 x o_bound from the
-    kernel's is not timed; the note says why a peer is missing. Times in ms, of one launch, with a cold L2 cache.
+    kernel() computes o (batch, heads, seqlen_q, head_dim). A peer whose result is further than PEER_BOUNDS x o_bound
+    from the kernel's is not timed; the note says why a peer is missing. Times in ms, of one launch, with a cold L2 cache.
     """
     from triton.testing import do_bench
 
@@ -135,7 +137,7 @@ def _unfit(call: Call, o: Any, o_bound: float) -> str:
             return "runs out of memory"
         return "does not take this problem"
     off = float((other.float() - o.float()).abs().nan_to_num(0.0).max()) if o.numel() else 0.0
-    return "" if off <= 2 * o_bound else f"its result is off by {off:.2g}"
+    return "" if off <= PEER_BOUNDS * o_bound else f"its result is off by {off:.2g}"
 
 
 @contextmanager

@@ -70,9 +70,13 @@ def run(problem: Problem, inputs: Inputs | None, where: Hello, report: Report, t
     """
     cuda = where.backend == "cuda"
     stages = Stages(expected_seconds(problem, cuda, timing), report)
-    stages.begin("drawing inputs")
     inputs = inputs or Inputs(problem)
-    q, k, v = (tensor(inputs.stacked(name), "cuda" if cuda else "cpu") for name in "qkv")
+    progress = stages.begin("drawing inputs")
+    tensors = []
+    for i, name in enumerate("qkv"):
+        tensors.append(tensor(inputs.stacked(name), "cuda" if cuda else "cpu"))
+        progress((i + 1) / 3)
+    q, k, v = tensors
     o, lse, ms, compiled = _launch(problem, q, k, v, cuda, stages)
     o_host = array(o).reshape(problem.num_heads, problem.seqlen_q, problem.head_dim)
     lse_host = np.asarray(array(lse), np.float32)

@@ -19,7 +19,6 @@ LSE_BOUND: Final = 1e-3
 SLACK: Final = 1e-5
 LSE_ULPS: Final = 4 * float(np.finfo(np.float32).eps)
 ALL_SCORES: Final = 1 << 23
-PROBE_ROWS: Final = 64
 MAX_ROWS: Final = 1 << 23
 
 Progress = Callable[[float], None]
@@ -77,8 +76,8 @@ def sample(problem: Problem, yardstick: Yardstick, seconds: float) -> Sample:
     count = len(heads) * len(rows)
     if count * (problem.seqlen_k + 64) <= ALL_SCORES or not count:
         return Sample(heads, rows)
-    probe = _spread(problem.seqlen_q, PROBE_ROWS)
-    list(yardstick.expect(0, probe[:1]))  # the first call loads libraries
+    probe = _spread(problem.seqlen_q, yardstick.chunk_rows)
+    list(yardstick.expect(0, probe))  # the first call loads libraries
     start = time.perf_counter()
     list(yardstick.expect(0, probe))
     per_row = (time.perf_counter() - start) / len(probe)

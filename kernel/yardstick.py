@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel.inputs import Inputs
 from kernel.problem import LOG2E, Problem
-from kernel.reference import exact_rows
+from kernel.reference import CHUNK, exact_rows
 
 GPU_SCORES: Final = 1 << 24
 
@@ -34,6 +34,7 @@ class Yardstick:
         self.problem = problem
         self._inputs = inputs
         self._q, self._k, self._v = (x.flatten(0, 1) for x in (q, k, v))
+        self.chunk_rows = max(1, (GPU_SCORES if q.is_cuda else CHUNK) // max(1, problem.seqlen_k))
 
     def expect(self, head: int, rows: np.ndarray) -> Iterator[Expected]:
         """What the rows of a query head should be, in chunks that each take well under a second."""
@@ -42,9 +43,8 @@ class Yardstick:
             for chunk, o, lse in exact_rows(self._inputs, p, head, rows):
                 yield Expected(chunk, o, lse, *self._eager(head, chunk))
             return
-        step = max(1, GPU_SCORES // max(1, p.seqlen_k))
-        for start in range(0, len(rows), step):
-            chunk = rows[start : start + step]
+        for start in range(0, len(rows), self.chunk_rows):
+            chunk = rows[start : start + self.chunk_rows]
             yield Expected(chunk, *self._exact(head, chunk), *self._eager(head, chunk))
 
     def _tensors(self, head: int, rows: np.ndarray) -> tuple[Any, Any, Any, Any]:
