@@ -51,7 +51,7 @@ def measure(problem: Problem, q: Any, k: Any, v: Any, kernel: Call, o_bound: flo
     """Median times of the kernel and its peers on a GPU, in interleaved rounds of triton.testing.do_bench.
 
     kernel() computes o (batch, heads, seqlen_q, head_dim). A peer whose result is further than PEER_BOUNDS x o_bound
-    from the kernel's is not timed; the note says why a peer is missing. Times in ms, of one launch, with a cold L2 cache.
+    from the kernel's is not timed; the note says why a peer is missing. Times in ms, one launch, cold L2.
     """
     from triton.testing import do_bench
 
