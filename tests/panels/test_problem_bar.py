@@ -192,6 +192,25 @@ def test_a_file_brings_its_shapes_and_one_that_is_none_its_reason(host, tmp_path
     assert host.asked[-1] == {"inputs": None}
 
 
+def test_what_the_window_refuses_is_marked_where_it_was_typed(host, qtbot):
+    """The tape finds out that the file does not fit, while the problem itself is legal."""
+    host.bar.problem_changed.disconnect(host.answer)
+    host.bar.problem_changed.connect(
+        lambda fields: host.bar.refuse("inputs", f"The file does not fit {sorted(fields)}.")
+    )
+    host.type(qtbot, "head_dim", "9")
+    assert host.bar.refused == {"head_dim": "The file does not fit ['head_dim']."}
+    assert host.bar.edits["head_dim"].text() == "9" and host.bar.bubble.isVisible()
+    qtbot.keyClick(host.bar.edits["head_dim"], Qt.Key.Key_Escape)
+    assert host.bar.edits["head_dim"].text() == "64" and not host.bar.refused
+    qtbot.mouseClick(host.bar.causal, Qt.MouseButton.LeftButton)
+    assert host.bar.causal.isChecked() and list(host.bar.refused) == ["causal"], "a choice goes back to what holds"
+    host.bar.problem_changed.disconnect()
+    host.bar.problem_changed.connect(host.answer)
+    host.type(qtbot, "head_dim", "8")
+    assert not host.bar.refused and host.asked == [{"head_dim": 8}]
+
+
 def test_the_presets_are_offered_with_their_reasons(host):
     chosen: list[object] = []
     host.bar.preset_chosen.connect(chosen.append)

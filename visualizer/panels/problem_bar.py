@@ -65,6 +65,7 @@ class ProblemBar(QFrame):
         self.run = RunView()
         self.refused: dict[str, str] = {}
         self._apart: dict[str, bool] = {}
+        self._asking = ""
         self._worker_texts = "", ""
         self.setObjectName("bar")
         self.setAccessibleName("Problem")
@@ -106,9 +107,13 @@ class ProblemBar(QFrame):
         self._arrange()
 
     def refuse(self, name: str, message: str) -> None:
-        """Puts the reason under the field: also for what only the opened file or the tape could find out."""
+        """Puts the reason under the field, or under the one that has just asked: the file of inputs may be to blame for
+        what was typed in heads. What is chosen, not typed, goes back to what holds."""
+        name = self._asking or name
         self.refused.pop(name, None)
         self.refused[name] = message
+        if name not in self.edits and name not in self.popup.texts:
+            self._show_choices(self.problem)
         self._mark()
 
     def set_theme(self, theme: Theme) -> None:
@@ -226,14 +231,18 @@ class ProblemBar(QFrame):
         self.edits["sm_scale"].setToolTip(f"{FIELDS[-1][2]} Now {problem.scale:.6g}.")
         for name in [n for n in self.refused if n not in self.edits and getattr(old, n) != getattr(problem, n)]:
             del self.refused[name]
-        self.dtype.setCurrentText(problem.dtype)
-        self.causal.setChecked(problem.causal)
+        self._show_choices(problem)
         source = problem.inputs.replace("\\", "/").rsplit("/", 1)[-1] if problem.inputs else problem.distribution
         shown = source if len(source) <= 14 else source[:13] + "…"
         self.inputs.setText(f"{shown} ▾" if problem.inputs else f"{shown} · {text_of(problem.seed)[:6]} ▾")
         self._mark()
         self.popup.show_problem(problem)
         self._arrange()
+
+    def _show_choices(self, problem: Problem) -> None:
+        self.dtype.setCurrentText(problem.dtype)
+        self.causal.setChecked(problem.causal)
+        self.popup.show_problem(problem)
 
     def _try(self, name: str, value: Any) -> None:
         """Asks for the problem with one field changed, if it is legal; also with what was refused before, if that is
@@ -257,10 +266,15 @@ class ProblemBar(QFrame):
                 self.refuse(name, str(error))
                 return
             waiting = {}
-        for accepted in (*waiting, *values):
+        chosen = [n for n in self.refused if n not in self.edits and n not in self.popup.texts]
+        for accepted in (*waiting, *values, *chosen):
             self.refused.pop(accepted, None)
         self._mark()
-        self._ask(wanted)
+        self._asking = name
+        try:
+            self._ask(wanted)
+        finally:
+            self._asking = ""
 
     def _ask(self, wanted: Problem) -> None:
         names = wanted.__dataclass_fields__

@@ -16,6 +16,7 @@ from visualizer.panels.run_figures import figures, measured, milliseconds, sci, 
 from visualizer.theme import Theme
 
 MAX_COMPACT: Final = 4
+USUAL: Final = ("worker ready", "worker not started", "worker starting")
 INTERPRETED: Final = "interpreted on CPU: values are real, time is not"
 INVITATION: Final = (
     "Run kernel to check what you step through here against the kernel that really runs.",
@@ -51,7 +52,7 @@ class Page:
         theme, px = self.theme, self.theme.px
         used = self.sheet.wrapped(area, INVITATION[0], theme.ui_font(13), theme.text) + px(8)
         sentences = [(sentence, theme.muted) for sentence in INVITATION[1:]]
-        if self.run.worker not in ("", "worker ready"):
+        if self.run.worker and not self.run.worker.startswith(USUAL):
             sentences.insert(0, (self.run.worker[:1].upper() + self.run.worker[1:].rstrip(".") + ".", theme.text))
         small = theme.ui_font(12)
         metrics = QFontMetrics(small)
@@ -87,7 +88,9 @@ class Page:
         px, row = self.theme.px, self.theme.px(18)
         top = self._sentence(area, result) if not result.ok or area.height() > px(280) else 0
         top += self._bars(area.adjusted(0, top, 0, 0), result, row) + px(6)
-        one_line = row + px(4) if 0 not in result.o_tiles.shape else 0
+        one_line = 0
+        if 0 not in result.o_tiles.shape:
+            one_line = max(row + px(4), min(px(7) * len(result.o_tiles), area.height() // 4))
         top += self._figures(area.adjusted(0, top, 0, -one_line), result, row)
         self._map(area.adjusted(0, top + px(2), 0, 0), result, "O")
 
