@@ -194,6 +194,6 @@ def _window(state: State, tape: Tape, run: RunView | None, look) -> QWidget:
     controller.tape = tape
     if run is not None:
         controller.runs.view = run
-    settings = Settings(Path(os.devnull) / "none.ini")  # of nobody: the picture depends on no person's settings
+    settings = Settings.of_nobody()
     settings.theme, settings.zoom, settings.motion = look.name, look.zoom, False
     return Window(controller, settings)

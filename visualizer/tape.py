@@ -148,6 +148,11 @@ class Tape:
             lse[:] = np.nan
         return lse
 
+    @property
+    def is_completing(self) -> bool:
+        """Whether the history at hand has gaps that `fill` closes."""
+        return self._completing is not None
+
     def fill(self, seconds: float) -> bool:
         """Works on what is still missing, for about `seconds`; True while some remains.
 

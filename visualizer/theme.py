@@ -14,6 +14,7 @@ import assets
 
 UI_FONT: Final = "Inter"
 CODE_FONT: Final = "JetBrains Mono"
+SIGNS_FONT: Final = "FlashScope Signs"  # ᵀ, which the other two lack
 FONT_FILES: Final = (
     "Inter-Regular.otf",
     "Inter-Medium.otf",
@@ -21,6 +22,7 @@ FONT_FILES: Final = (
     "Inter-Bold.otf",
     "JetBrainsMono-Regular.ttf",
     "JetBrainsMono-Bold.ttf",
+    "FlashScopeSigns-Regular.ttf",
 )
 ThemeName = Literal["dark", "light"]
 
@@ -202,18 +204,18 @@ def style_sheet(look: Theme) -> str:
     """What Fusion and the palette do not say: cards, fields, buttons, menus. Sizes follow the zoom."""
     px = look.px
     return f"""
-    QWidget {{ font-family: "{UI_FONT}"; font-size: {px(13)}px; color: {look.text}; }}
+    QWidget {{ font-family: "{UI_FONT}", "{SIGNS_FONT}"; font-size: {px(13)}px; color: {look.text}; }}
     QMainWindow, QDialog {{ background: {look.window}; }}
     QFrame#card {{ background: {look.panel}; border: 1px solid {look.border}; border-radius: {px(8)}px; }}
     QLabel {{ background: transparent; }}
     QLabel#title {{ font-weight: 600; }}
     QLabel#caption, QLabel#muted {{ color: {look.muted}; }}
-    QLabel#code {{ font-family: "{CODE_FONT}"; }}
+    QLabel#code {{ font-family: "{CODE_FONT}", "{SIGNS_FONT}"; }}
     QLabel#problem {{ color: {look.bad}; }}
     QLineEdit, QComboBox, QSpinBox, QDoubleSpinBox {{
         background: {look.field}; border: 1px solid {look.border}; border-radius: {px(5)}px;
-        padding: {px(3)}px {px(7)}px; font-family: "{CODE_FONT}"; selection-background-color: {look.accent};
-        selection-color: #10151b; }}
+        padding: {px(3)}px {px(7)}px; font-family: "{CODE_FONT}", "{SIGNS_FONT}";
+        selection-background-color: {look.accent}; selection-color: #10151b; }}
     QLineEdit:focus, QComboBox:focus, QSpinBox:focus, QToolButton:focus, QPushButton:focus, QCheckBox:focus
         {{ border: 1px solid {look.accent}; }}
     QLineEdit[wrong="true"], QComboBox[wrong="true"] {{ border: 1px solid {look.bad}; }}
@@ -250,7 +252,7 @@ def style_sheet(look: Theme) -> str:
 
 
 def _font(family: str, size: int, weight: QFont.Weight) -> QFont:
-    font = QFont(family)
+    font = QFont([family, SIGNS_FONT])
     font.setPixelSize(size)
     font.setWeight(weight)
     return font
