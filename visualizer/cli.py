@@ -1,4 +1,4 @@
-"""The command line: flashscope open, check, render, doctor, worker. Nothing heavy is imported before it is needed."""
+"""The command line: open, check, render, bench, doctor, worker. Nothing heavy is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kernel.problem import ProblemError
 from visualizer.options import UsageError, add_problem_options, names_problem, size, state_of, whole
 
 PANELS: Final = ("tiles", "chip", "rows", "lse", "source", "run", "ledger", "transport")
+BENCHES: Final = ("ui",)
 ABOUT: Final = """\
 A desktop microscope for the FlashAttention forward kernel: it runs the real Triton kernel, steps through its NumPy
 mirror tile by tile, and checks both against exact attention."""
@@ -69,6 +70,12 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--run", action="store_true", help="run the kernel first, and show its result")
     _add_worker(one)
     add_problem_options(one)
+
+    one = command("bench", "how quick is the window?", "Measures how quick FlashScope is on this machine.")
+    one.add_argument("what", metavar="WHAT", choices=BENCHES, help="ui: the window's start, steps, seeks and memory")
+    one.add_argument("--json", type=Path, metavar="F", help="write the figures to a file, too")
+    one.add_argument("--seqlen", type=whole, action="append", metavar="N", help="again for more (1024, 8192, 65536)")
+    one.add_argument("--head-dim", type=whole, action="append", metavar="N", help="again for more (64)")
 
     one = command(
         "doctor", "what is installed and works", "Says what is installed, which GPU there is, and what works."
@@ -212,6 +219,25 @@ def _no_qt(command: str, error: ImportError) -> int:
     return 1
 
 
+def _bench(args: argparse.Namespace) -> int:
+    from visualizer.state import OPENING
+
+    for seqlen in args.seqlen or ():
+        for head_dim in args.head_dim or (64,):
+            OPENING.change(seqlen_q=seqlen, seqlen_k=seqlen, head_dim=head_dim)  # refuses what cannot be
+    if args.json is not None and not args.json.parent.is_dir():
+        raise UsageError(f"{args.json} cannot be written; choose a folder that exists.")
+    import json
+
+    from visualizer.bench import SEQLENS, bench_ui, table
+
+    figures = bench_ui(args.seqlen or SEQLENS, args.head_dim or (64,), lambda text: print(text, file=sys.stderr))
+    print(table(figures))
+    if args.json is not None:
+        args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
 def _doctor(args: argparse.Namespace) -> int:
     from visualizer.doctor import doctor
 
@@ -226,7 +252,14 @@ def _worker(args: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS: Final = {"open": _open, "check": _check, "render": _render, "doctor": _doctor, "worker": _worker}
+COMMANDS: Final = {
+    "open": _open,
+    "check": _check,
+    "render": _render,
+    "bench": _bench,
+    "doctor": _doctor,
+    "worker": _worker,
+}
 
 if __name__ == "__main__":
     sys.exit(main())
