@@ -94,6 +94,11 @@ class Theme:
         found = _WORDS[self.name].get(name)
         return QColor(found) if found else self.color(name)
 
+    def thin(self, color: str, part: float) -> QColor:
+        """The colour as it looks with that opacity on the panel's ground; opaque ones are ten times quicker to draw."""
+        ends = zip(QColor(self.panel).getRgb()[:3], QColor(color).getRgb()[:3], strict=True)  # pyright: ignore
+        return QColor(*(round(a + (b - a) * part) for a, b in ends))
+
     def ui_font(self, size: float = 13, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
         return _font(UI_FONT, self.px(size), weight)
 

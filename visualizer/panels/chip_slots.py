@@ -151,9 +151,7 @@ class Slots:
     def _paint_slot(self, painter: QPainter, slot: Slot, ratio: float) -> None:
         theme, rect = self.theme, slot.filled
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        quiet = QColor(theme.muted)
-        quiet.setAlpha(90)
-        painter.setPen(QPen(quiet, 1))
+        painter.setPen(QPen(theme.thin(theme.muted, 0.35), 1))
         painter.drawRect(slot.rect.adjusted(-1, -1, 0, 0))
         if not slot.held:
             return
