@@ -61,7 +61,10 @@ def parser() -> argparse.ArgumentParser:
     add_problem_options(one)
 
     one = command("render", "a panel or the window as a PNG", "Draws a panel or the window, without a display.")
-    one.add_argument("panel", metavar="PANEL", choices=(*PANELS, "window"), help=f"{', '.join(PANELS)} or window")
+    one.add_argument(
+        "panel", nargs="?", metavar="PANEL", choices=(*PANELS, "window"), help=f"{', '.join(PANELS)} or window"
+    )
+    one.add_argument("--all", action="store_true", help="every panel and the window; --out is a folder")
     one.add_argument("--out", type=Path, required=True, metavar="F.png", help="the file to write")
     one.add_argument("--step", type=whole, metavar="N", help="the step of the tape, from 0; -1 is the last")
     one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")
@@ -180,6 +183,14 @@ def _problem_that_can_be(problem):
 
 
 def _render(args: argparse.Namespace) -> int:
+    # before NumPy is loaded: pictures are the same on every machine
+    from visualizer.steady import enter
+
+    enter(args.scale)
+    if args.all == (args.panel is not None):
+        raise UsageError("Name one panel, or give --all.")
+    if args.all and args.size is not None:
+        raise UsageError("With --all every panel has its own size; leave --size out.")
     state = state_of(args)
     if args.step is not None:
         from kernel.tiling import Tiling
@@ -190,7 +201,7 @@ def _render(args: argparse.Namespace) -> int:
         state = state.change(step=args.step % max(steps, 1))
     problem = _problem_that_can_be(state.problem)
     try:
-        from visualizer.render import RenderError, render
+        from visualizer.render import RenderError, natural_size, render, render_all
     except ImportError as error:
         return _no_qt("render", error)
     run = None
@@ -204,9 +215,14 @@ def _render(args: argparse.Namespace) -> int:
             print(f"flashscope render: {error}", file=sys.stderr)
             return 1
         run = RunView(phase="done", message=result.sentence, worker="worker ready", result=result)
-    wanted = args.size or ((1440, 900) if args.panel == "window" else (900, 600))
     try:
-        render(args.panel, state, args.out, size=wanted, scale=args.scale, theme=args.theme, run=run)
+        if args.all:
+            render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)
+        else:
+            size = args.size or natural_size(args.panel)
+            render(args.panel, state, args.out, size=size, scale=args.scale, theme=args.theme, run=run)
+    except ImportError as error:
+        return _no_qt("render", error)
     except RenderError as error:
         raise UsageError(str(error)) from error
     return 0

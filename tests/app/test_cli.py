@@ -133,6 +133,9 @@ def test_check_without_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
         (["check", "--nonsense"], "unrecognized arguments: --nonsense"),
         (["check", "--worker", "'unclosed"], "cannot be split into words"),
         (["render", "tiles"], "the following arguments are required: --out"),
+        (["render", "--out", "x.png"], "Name one panel, or give --all."),
+        (["render", "tiles", "--all", "--out", "x"], "Name one panel, or give --all."),
+        (["render", "--all", "--size", "900x600", "--out", "x"], "leave --size out"),
         (["render", "nothing", "--out", "x.png"], "invalid choice: 'nothing'"),
         (["render", "tiles", "--out", "x.png", "--step", "99999999"], "this problem has"),
         (["render", "tiles", "--out", "x.png", "--size", "huge"], "is no size; write it as 900x600"),
@@ -207,6 +210,12 @@ def test_render_writes_the_picture_that_was_asked_for(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     image = QImage(str(out))
     assert (image.width(), image.height()) == (1000, 800)
+
+
+def test_render_of_everything(tmp_path: Path) -> None:
+    done = flashscope("render", "--all", "--out", tmp_path / "new", *SMALL)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {f"{name}.png" for name in (*cli.PANELS, "window")}
 
 
 def test_render_shows_a_run(tmp_path: Path) -> None:
