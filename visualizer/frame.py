@@ -134,8 +134,8 @@ class LseView:
     mirror (seqlen_q,) NaN where not stored yet; kernel (seqlen_q,) or None before a run; exact at exact_rows, NaN
     where not computed yet. difference_* are kernel (or, before a run, mirror) minus exact and kernel minus mirror, at
     the rows where both are known. blind_rows: the first so many rows see no key, so their L is -inf. value_range and
-    difference_range: limits of the axes, rounded outwards, from all that is known of this head. The arrays of two
-    frames are the same objects where nothing has changed.
+    difference_range: limits of the axes, rounded outwards, from all that is known of this head. mirror_difference is
+    kernel minus mirror (seqlen_q,). The arrays of two frames are the same objects where nothing has changed.
     """
 
     head: int
@@ -150,6 +150,7 @@ class LseView:
     exact: np.ndarray
     difference_name: str
     difference: np.ndarray
+    mirror_difference: np.ndarray | None
     row: int
     rows: tuple[int, int]
     stored_rows: int

@@ -248,13 +248,15 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
     mirror_exact = _minus(mirror[rows], known_exact)
     difference = mirror_exact if kernel is None else _minus(kernel[rows], known_exact)
     whole = _minus(known[rows] * factor, known_exact) if kernel is None else difference
+    between = None if kernel is None else _minus(kernel, mirror)
+    ends = [np.abs(d[np.isfinite(d)]).max(initial=0) for d in (whole, between) if d is not None]
     count = int((~np.isnan(stored)).sum())
     view = LseView(
         head=head,
         num_rows=p.seqlen_q,
         blind_rows=p.seqlen_q if p.seqlen_k == 0 else max(0, -p.offset) if p.causal else 0,
         value_range=_outwards([known * factor, known_exact] + ([] if kernel is None else [kernel])),
-        difference_range=_one_two_five(_largest(whole[np.isfinite(whole)]) or 0.0),
+        difference_range=_one_two_five(float(max(ends))),
         unit=state.lse_unit,
         mirror=mirror,
         kernel=kernel,
@@ -262,12 +264,13 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
         exact=known_exact,
         difference_name="mirror − exact" if kernel is None else "kernel − exact",
         difference=difference,
+        mirror_difference=between,
         row=start + row,
         rows=(start, end),
         stored_rows=count,
         max_kernel_exact=None if kernel is None else _largest(difference),
         max_mirror_exact=_largest(mirror_exact),
-        max_kernel_mirror=None if kernel is None else _largest(_minus(kernel, mirror)),
+        max_kernel_mirror=None if between is None else _largest(between),
         sampled=len(rows) < p.seqlen_q,
         caption=f"head {head} of {p.num_heads:,}",
     )

@@ -129,7 +129,7 @@ def test_nan_is_counted_beside_the_name(qtbot, tmp_path):
     rng = np.random.default_rng(1)
     tensors = {name: rng.normal(size=(1, 1, 64, 16)).astype(np.float16) for name in "qkv"}
     tensors["k"][0, 0, 3, 2] = np.nan
-    np.savez(tmp_path / "nan.npz", **tensors)
+    np.savez(tmp_path / "nan.npz", allow_pickle=False, **tensors)
     panel, _ = shown(qtbot, frame_at(TOY.change(inputs=str(tmp_path / "nan.npz"), causal=False), "scores"))
     assert panel.canvas.slots["k"].note == "1 NaN"
     assert panel.canvas.slots["matrix"].note == "16 NaN"
@@ -285,3 +285,34 @@ def test_places_fit_any_size_and_shape(width, height, rows, keys, dim, zoom):
     assert all(rect.width() >= 8 and rect.height() >= 8 for rect in places.values())
     assert len({places[name].y() for name in ("q", "matrix", "m", "acc")}) == 1
     assert (places["k"].x(), places["k"].width()) == (places["matrix"].x(), places["matrix"].width())
+
+
+def test_a_narrow_header_takes_a_shorter_caption_and_never_a_cut_one(qtbot):
+    frame = frame_at(Problem(), "accumulate")
+    panel, _ = shown(qtbot, frame, (900, 600))
+    assert panel.caption_label.text() == "82 KiB of 483 KiB held"
+    assert frame.chip.caption == "82 KiB of 483 KiB held"
+    for width, text in ((400, "90 KiB held"), (310, ""), (900, "82 KiB of 483 KiB held")):
+        panel.resize(width, 480)
+        QApplication.processEvents()
+        assert panel.caption_label.text() == text
+
+
+def test_the_focus_is_visible_to_those_who_come_by_keyboard(qtbot):
+    panel, _ = shown(qtbot, frame_at(TOY, "accumulate"))
+    panel.activateWindow()
+    QApplication.processEvents()
+    panel.canvas.setFocus(Qt.FocusReason.MouseFocusReason)
+    without = panel.canvas.grab().toImage()
+    panel.canvas.clearFocus()
+    panel.canvas.setFocus(Qt.FocusReason.TabFocusReason)
+    accent = theme.theme("dark").accent.lower()
+    assert panel.canvas.grab().toImage().pixelColor(1, 40).name() == accent
+    assert without.pixelColor(1, 40).name() != accent
+
+
+def test_all_parts_have_names_for_screen_readers(qtbot):
+    panel, _ = shown(qtbot, frame_at(TOY, "accumulate"))
+    for widget in (panel, panel.canvas, panel.equations, panel.switch, *panel.switch.buttons.values()):
+        assert widget.accessibleName()
+    assert "α = 2^(" in panel.equations.accessibleDescription()

@@ -22,6 +22,7 @@ from visualizer import theme
 from visualizer.frame import Frame, RunView
 from visualizer.panels.chart import Axes, outline
 from visualizer.panels.lse import LsePanel
+from visualizer.panels.lse_curves import differences
 from visualizer.panels.lse_texts import figures, readout
 from visualizer.presets import PRESETS
 from visualizer.resolve import resolve
@@ -243,3 +244,13 @@ def test_long_heads_are_shown_whole(qtbot):
     assert line.path().elementCount() < 2000
     assert np.nanmin(line.upper) == pytest.approx(upper.to_y(30))
     assert "51,200 of 65,536" in words(panel)
+
+
+def test_the_lower_plot_holds_both_differences(qtbot):
+    tape = filled(SMALL)
+    view = half_way(tape, ran(tape.lse + np.float32(0.25))).lse
+    assert np.isnan(view.mirror_difference[64:]).all()
+    np.testing.assert_allclose(view.mirror_difference[:64], 0.25, atol=1e-5)
+    assert view.difference_range == 0.5
+    assert [name for name, _ in differences(view, theme.theme("dark"))] == ["kernel − exact", "kernel − mirror"]
+    assert [name for name, _ in differences(half_way(tape).lse, theme.theme("dark"))] == ["mirror − exact"]

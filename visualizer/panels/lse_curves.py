@@ -29,10 +29,21 @@ def draw_axes(painter: QPainter, view: LseView, upper: Axes, lower: Axes, theme:
     last = view.num_rows - 1
     inner = [t for t in ticks(0, last, max(1, int(upper.rect.width() / px(80)))) if t == int(t)]
     draw_x_ticks(painter, lower, with_ends(0, last, inner), theme, small)
-    painter.setFont(theme.ui_font(11))
-    painter.setPen(QColor(theme.muted))
-    line = QRectF(lower.rect.left() + px(4), lower.rect.top() - px(13), lower.rect.width(), px(13))
-    painter.drawText(line, LEFT, view.difference_name)
+    words = theme.ui_font(11)
+    metrics = QFontMetrics(words)
+    painter.setFont(words)
+    x, y = lower.rect.left() + px(4), lower.rect.top() - px(13)
+    for name, color in differences(view, theme):
+        painter.fillRect(QRectF(x, y + px(6), px(14), max(1, px(1))), color)
+        painter.setPen(QColor(theme.muted))
+        painter.drawText(QRectF(x + px(18), y, metrics.horizontalAdvance(name) + 1, px(13)), LEFT, name)
+        x += px(32) + metrics.horizontalAdvance(name)
+
+
+def differences(view: LseView, theme: Theme) -> list[tuple[str, QColor]]:
+    """The curves of the lower plot, with their colours."""
+    first = [(view.difference_name, theme.word("lse"))]
+    return first if view.mirror_difference is None else [*first, ("kernel − mirror", QColor(theme.text))]
 
 
 def draw_curves(painter: QPainter, view: LseView, upper: Axes, lower: Axes, theme: Theme) -> None:
@@ -58,6 +69,8 @@ def draw_curves(painter: QPainter, view: LseView, upper: Axes, lower: Axes, them
         dots = [QPointF(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
         draw_alone(painter, dots, QColor(theme.muted), 4 * zoom)
     draw_line(painter, outline(lower, view.exact_rows, view.difference), theme.word("lse"), zoom)
+    if view.mirror_difference is not None:
+        draw_line(painter, outline(lower, rows, view.mirror_difference), QColor(theme.text), zoom)
     if view.blind_rows:
         _draw_blind(painter, view.blind_rows, upper, theme)
 
