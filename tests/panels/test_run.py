@@ -122,23 +122,22 @@ def show(panel: RunPanel, run: RunView, problem: Problem = PROBLEM) -> str:
 
 
 @pytest.mark.parametrize("zoom", [1, 1.5])
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("state", STATES)
-def test_nothing_is_cut_or_overlaps(panel, qtbot, state, size, zoom):
-    look = theme.theme("light" if zoom > 1 else "dark", zoom)
-    panel.set_theme(look)
-    panel.resize(round(size[0] * zoom), round(size[1] * zoom))
-    qtbot.wait(1)
-    show(panel, STATES[state])
-    sheet = panel.canvas.sheet
-    assert sheet.texts and sheet.elided == []
-    for item in sheet.texts:
-        assert panel.canvas.rect().contains(item.rect), item.text
-    for a, b in combinations(sheet.texts, 2):
-        assert not a.rect.intersects(b.rect), (a.text, b.text)
-    for found in panel.maps:
-        assert panel.canvas.rect().contains(found.rect)
-        assert not any(found.rect.intersects(item.rect) for item in sheet.texts)
+def test_nothing_is_cut_or_overlaps(panel, qtbot, state, zoom):
+    panel.set_theme(theme.theme("light" if zoom > 1 else "dark", zoom))
+    for width, height in SIZES:
+        panel.resize(round(width * zoom), round(height * zoom))
+        qtbot.wait(1)
+        show(panel, STATES[state])
+        sheet = panel.canvas.sheet
+        assert sheet.texts and sheet.elided == [], (width, height)
+        for item in sheet.texts:
+            assert panel.canvas.rect().contains(item.rect), (item.text, width, height)
+        for one, other in combinations(sheet.texts, 2):
+            assert not one.rect.intersects(other.rect), (one.text, other.text, width, height)
+        for found in panel.maps:
+            assert panel.canvas.rect().contains(found.rect)
+            assert not any(found.rect.intersects(item.rect) for item in sheet.texts)
 
 
 @pytest.mark.parametrize(

@@ -76,33 +76,32 @@ def test_cutting_a_line_loses_nothing_and_fits(lines, columns):
         assert joined.replace(" ", "") == line.replace(" ", "")
 
 
-@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("size", SIZES)
-def test_the_lines_of_the_step_are_marked_and_in_sight(panel, step, size):
+def test_the_lines_of_the_step_are_marked_and_in_sight(panel, size):
     panel.resize(*size)
-    panel.show_frame(frame_of(step))
-    rows = [panel.text.rows[at] for at in panel.text.marked]
-    assert {row.line for row in rows} == set(SOURCE.step_lines[step])
-    count = min(len(rows), panel.text.rows_in_sight)
-    for at in panel.text.marked[:count]:
-        rect = panel.text.row_rect(at)
-        assert rect.top() >= 0 and rect.bottom() < panel.text.viewport().height()
+    for step in STEPS:
+        panel.show_frame(frame_of(step))
+        rows = [panel.text.rows[at] for at in panel.text.marked]
+        assert {row.line for row in rows} == set(SOURCE.step_lines[step])
+        for at in panel.text.marked[: panel.text.rows_in_sight]:
+            rect = panel.text.row_rect(at)
+            assert rect.top() >= 0 and rect.bottom() < panel.text.viewport().height(), step
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("step", STEPS)
-def test_the_note_covers_no_code_or_goes_to_the_caption(panel, step, size):
+def test_the_note_covers_no_code_or_goes_to_the_caption(panel, size):
     panel.resize(*size)
     note = "m_new[17] = 4.387   moved in 38 of 128 rows"
-    panel.show_frame(frame_of(step, note))
-    if panel.text.note_at is None:
-        assert note in panel.caption_label.text()
-        return
-    row, column = panel.text.note_at
-    assert column >= len(panel.text.rows[row].text) + 2
-    assert column + len(note) <= panel.text.columns
-    assert panel.text.marked[0] <= row <= panel.text.marked[-1] + 1
-    assert panel.caption_label.text() == SOURCE.path
+    for step in STEPS:
+        panel.show_frame(frame_of(step, note))
+        if panel.text.note_at is None:
+            assert note in panel.caption_label.text()
+            continue
+        row, column = panel.text.note_at
+        assert column >= len(panel.text.rows[row].text) + 2
+        assert column + len(note) <= panel.text.columns
+        assert panel.text.marked[0] <= row <= panel.text.marked[-1] + 1
+        assert panel.caption_label.text() == SOURCE.path
 
 
 def test_it_does_not_scroll_while_the_lines_are_in_sight(panel, qtbot):

@@ -41,6 +41,11 @@ class Shape:
     def rect(self) -> QRectF:
         return QRectF(self.points[0], self.points[-1])
 
+    def reaches(self, area: QRect) -> bool:
+        """Whether any of it can be between the top and the bottom of area."""
+        heights = [point.y() for point in self.points]
+        return min(heights) - self.width <= area.bottom() + 1 and max(heights) + self.width >= area.top()
+
 
 @dataclass(slots=True)
 class Sheet:
@@ -103,17 +108,23 @@ class Canvas(QWidget):
         self.sheet = Sheet()
 
     def refresh(self) -> None:
-        """Lays out anew; screen readers get the texts in reading order."""
+        """Lays out anew and paints."""
+        self.lay_out()
+        self.update()
+
+    def lay_out(self) -> None:
+        """Lays out anew, for a caller who knows what must be painted; screen readers get the texts in reading order."""
         self.sheet = self._compose(self.size())
         self.setAccessibleDescription("; ".join(item.whole for item in self.sheet.texts))
-        self.update()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self.refresh()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+        painter, dirty = QPainter(self), event.rect()
         for shape in self.sheet.shapes:
+            if not shape.reaches(dirty):
+                continue
             if shape.image is not None:
                 painter.drawImage(shape.rect, shape.image)
             elif shape.width:
@@ -124,6 +135,8 @@ class Canvas(QWidget):
             else:
                 painter.fillRect(shape.rect, shape.color)
         for item in self.sheet.texts:
+            if not item.rect.intersects(dirty):
+                continue
             painter.setFont(item.font)
             painter.setPen(item.color)
             painter.drawText(item.rect, Qt.TextFlag.TextDontClip | LEFT, item.text)

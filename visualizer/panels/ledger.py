@@ -65,7 +65,8 @@ class LedgerPanel(Panel):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
-        self._plot: tuple[object, Sheet] = (None, Sheet())
+        self._rest: tuple[object, Sheet] = (None, Sheet())
+        self._bars = QRect()
         self.canvas = Canvas(self._compose)
         self.canvas.setAccessibleName("Ledger")
         layout = QVBoxLayout(self.body)
@@ -79,7 +80,9 @@ class LedgerPanel(Panel):
         caption = f"{_ratio(naive / ours)} × less traffic than naive" if 0 < ours < naive else ""
         if caption != self.caption_label.text():
             self.caption_label.setText(caption)
-        self.canvas.refresh()
+        rest = self._rest
+        self.canvas.lay_out()
+        self.canvas.update(self._bars if self._rest is rest else self.canvas.rect())
 
     def restyle(self) -> None:
         self.canvas.refresh()
@@ -90,30 +93,33 @@ class LedgerPanel(Panel):
             return sheet
         view, px = self.frame.ledger, self.theme.px
         roomy, tight = size.height() >= px(330), size.height() < px(185)
-        top = 0 if tight else self._legend(sheet, size.width())
-        for amount in amounts(view):
-            top += self._bar(sheet, QRect(0, top, size.width(), px(34 if roomy else 24 if tight else 27)), amount)
+        top, height = 0 if tight else px(19), px(34 if roomy else 24 if tight else 27)
+        self._bars = QRect(0, top, size.width(), 3 * height)
+        for at, amount in enumerate(amounts(view)):
+            self._bar(sheet, QRect(0, top + at * height, size.width(), height), amount)
+        dtype = self.frame.problem.dtype
+        key = (size, self.theme, dtype, view.intensity, view.naive_intensity, view.tflops, view.device)
+        if self._rest[0] != key:
+            self._rest = key, self._compose_rest(size, view, dtype, roomy, tight)
+        sheet.add(self._rest[1])
+        return sheet
+
+    def _compose_rest(self, size: QSize, view: LedgerView, dtype: str, roomy: bool, tight: bool) -> Sheet:
+        """What stays from step to step: the legend above the bars, and what is below them."""
+        sheet, px = Sheet(), self.theme.px
+        if not tight:
+            self._legend(sheet)
+        top = self._bars.bottom() + 1
         if roomy:
-            top += px(4)
-            top += sheet.wrapped(QRect(0, top, size.width(), px(40)), WHY, self.theme.ui_font(12), self.theme.muted)
+            words = QRect(0, top + px(4), size.width(), px(40))
+            top += px(4) + sheet.wrapped(words, WHY, self.theme.ui_font(12), self.theme.muted)
         top += px(10 if roomy else 4)
         area = QRect(0, top, size.width(), size.height() - top)
         if area.height() >= px(56):
-            key = (
-                area,
-                self.theme,
-                self.frame.problem.dtype,
-                view.intensity,
-                view.naive_intensity,
-                view.tflops,
-                view.device,
-            )
-            if self._plot[0] != key:
-                self._plot = key, roofline(area, view, self.frame.problem.dtype, self.theme)
-            sheet.add(self._plot[1])
+            sheet.add(roofline(area, view, dtype, self.theme))
         return sheet
 
-    def _legend(self, sheet: Sheet, width: int) -> int:
+    def _legend(self, sheet: Sheet) -> None:
         theme, px = self.theme, self.theme.px
         font, left = theme.ui_font(11), 0
         metrics = QFontMetrics(font)
@@ -123,9 +129,8 @@ class LedgerPanel(Panel):
             where = QRect(left, 0, metrics.horizontalAdvance(name) + px(2), px(17))
             sheet.text(where, name, font, theme.muted)
             left += where.width() + px(12)
-        return px(19)
 
-    def _bar(self, sheet: Sheet, area: QRect, amount: Amount) -> int:
+    def _bar(self, sheet: Sheet, area: QRect, amount: Amount) -> None:
         """The words, and below them the three lengths over each other, on the scale of the longest."""
         theme, px = self.theme, self.theme.px
         line = QRect(area.left(), area.top(), area.width(), px(16))
@@ -143,7 +148,6 @@ class LedgerPanel(Panel):
         if amount.naive < amount.total:
             x = area.left() + amount.naive * scale
             sheet.line([QPointF(x, top), QPointF(x, top + height)], theme.text)
-        return area.height()
 
 
 def _ratio(x: float) -> str:
