@@ -1,4 +1,4 @@
-"""The command line: open, check, render, bench, doctor, worker. Nothing heavy is imported before it is needed."""
+"""The command line: open, check, render, diff, bench, doctor, worker. Nothing heavy is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kernel.problem import ProblemError
+from visualizer import picture_commands
 from visualizer.options import UsageError, add_problem_options, names_problem, size, state_of, whole
 
 PANELS: Final = ("tiles", "chip", "rows", "lse", "source", "run", "ledger", "transport")
@@ -23,6 +24,7 @@ examples:
   flashscope talk.flashscope                     the window on a saved session (or an .npz or .safetensors file)
   flashscope check --dtype bfloat16 --seqlen 512 is the kernel right?
   flashscope render tiles --step 300 --out t.png a panel as a picture, without a display
+  flashscope diff before/ after/ --html report.html   which pictures of two folders differ
   flashscope doctor                              what is installed and what works, to paste into a report
   flashscope --worker "ssh gpu-box flashscope worker"   the window here, the kernel there"""
 
@@ -71,8 +73,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--scale", type=int, choices=(1, 2), default=1, help="pixels of the picture for each of those")
     one.add_argument("--theme", choices=("dark", "light"), default="dark")
     one.add_argument("--run", action="store_true", help="run the kernel first, and show its result")
+    one.add_argument("--stable", action="store_true", help="leave out what changes: times, device and versions")
     _add_worker(one)
     add_problem_options(one)
+
+    picture_commands.add_diff(command)
 
     one = command("bench", "how quick is the window?", "Measures how quick FlashScope is on this machine.")
     one.add_argument("what", metavar="WHAT", choices=BENCHES, help="ui: the window's start, steps, seeks and memory")
@@ -215,6 +220,10 @@ def _render(args: argparse.Namespace) -> int:
             print(f"flashscope render: {error}", file=sys.stderr)
             return 1
         run = RunView(phase="done", message=result.sentence, worker="worker ready", result=result)
+        if args.stable:
+            from visualizer.stable import stable
+
+            run = stable(run)
     try:
         if args.all:
             render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)
@@ -272,6 +281,7 @@ COMMANDS: Final = {
     "open": _open,
     "check": _check,
     "render": _render,
+    "diff": picture_commands.diff,
     "bench": _bench,
     "doctor": _doctor,
     "worker": _worker,

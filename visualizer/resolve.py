@@ -314,6 +314,7 @@ def _ledger(tape: Tape, moment: Moment, run: RunView) -> LedgerView:
     t = tape.tiling
     now, total, naive = t.traffic(moment.index), t.traffic(len(tape) - 1), t.naive_traffic()
     result = run.result if run.result is not None and run.result.timed_on_gpu and not run.stale else None
+    tflops = result.times[0].tflops if result is not None and result.times else math.nan
     return LedgerView(
         read=now.read,
         written=now.written,
@@ -326,7 +327,7 @@ def _ledger(tape: Tape, moment: Moment, run: RunView) -> LedgerView:
         naive_flops=naive.flops,
         intensity=total.flops / max(1, total.read + total.written),
         naive_intensity=naive.flops / max(1, naive.read + naive.written),
-        tflops=result.times[0].tflops if result is not None and result.times else None,
+        tflops=tflops if math.isfinite(tflops) else None,
         device=None if result is None else result.device,
     )
 
