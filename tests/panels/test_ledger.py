@@ -8,7 +8,7 @@ from itertools import combinations, pairwise, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QRect
+from PySide6.QtCore import QPointF, QRect
 from PySide6.QtWidgets import QApplication
 
 from kernel.devices import DEVICES, EXAMPLE, find
@@ -17,7 +17,7 @@ from kernel.tiling import Tiling
 from visualizer import theme
 from visualizer.frame import Frame, LedgerView, RunView
 from visualizer.panels.ledger import LedgerPanel, amount_forms, amount_text, amounts
-from visualizer.panels.roofline import attainable, roofline
+from visualizer.panels.roofline import _crosses, attainable, roofline
 from visualizer.presets import PRESETS
 from visualizer.resolve import resolve
 from visualizer.tape import Tape
@@ -183,6 +183,17 @@ def test_points_stand_on_the_roof_and_the_measured_one_where_it_was_measured(pan
     for point in (naive, ours):
         assert point.y() == pytest.approx(y0 + (point.x() - x0) * (y1 - y0) / (x1 - x0), abs=0.01)
     assert measured.x() == pytest.approx(ours.x()) and measured.y() > ours.y()
+
+
+@given(*[st.integers(-20, 40)] * 4)
+def test_whether_a_line_goes_through_a_place(x0, y0, x1, y1):
+    place = QRect(0, 0, 20, 10)
+    on_the_way = [(x0 + (x1 - x0) * n / 500, y0 + (y1 - y0) * n / 500) for n in range(501)]
+    found = _crosses(place, QPointF(x0, y0), QPointF(x1, y1))
+    if any(0 <= x <= 20 and 0 <= y <= 10 for x, y in on_the_way):
+        assert found
+    elif not any(-0.2 <= x <= 20.2 and -0.2 <= y <= 10.2 for x, y in on_the_way):
+        assert not found
 
 
 def test_the_roofline_is_laid_out_once_for_a_run(panel, monkeypatch):

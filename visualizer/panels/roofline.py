@@ -170,9 +170,19 @@ def _label(
 
 
 def _crosses(place: QRect, start: QPointF, end: QPointF) -> bool:
-    """Whether the line from start to end goes through the place, to the nearest pixel or two."""
-    steps = max(2, round(max(abs(end.x() - start.x()), abs(end.y() - start.y())) / 2))
-    return any(place.contains((start + (end - start) * n / steps).toPoint()) for n in range(steps + 1))
+    """Whether the line from start to end goes through the place (Liang and Barsky's clipping)."""
+    first, last = 0.0, 1.0
+    for at, to, low, high in (
+        (start.x(), end.x(), place.left(), place.right() + 1),
+        (start.y(), end.y(), place.top(), place.bottom() + 1),
+    ):
+        if at == to:
+            if not low <= at <= high:
+                return False
+            continue
+        near, far = sorted(((low - at) / (to - at), (high - at) / (to - at)))
+        first, last = max(first, near), min(last, far)
+    return first <= last
 
 
 def _tens(low: float, high: float) -> list[float]:
