@@ -36,15 +36,13 @@ class HelpDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(f"{title} — FlashScope")
         self.setAccessibleName(title)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         heading = QLabel(title)
         heading.setObjectName("heading")
-        heading.setFont(theme.ui_font(18, heading.font().Weight.DemiBold))
+        heading.setStyleSheet(f"font-size: {theme.px(18)}px; font-weight: 600;")
         scroll = QScrollArea()
         scroll.setWidget(content)
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setAccessibleName(title)
         scroll.setStyleSheet("QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }")
         px = theme.px
@@ -53,31 +51,33 @@ class HelpDialog(QDialog):
         layout.setSpacing(px(12))
         layout.addWidget(heading)
         layout.addWidget(scroll)
+        for label in content.findChildren(QLabel):
+            label.ensurePolished()  # sizes depend on the style sheet's fonts
         wanted = content.sizeHint()
         screen = (self.screen() or QGuiApplication.primaryScreen()).availableSize()
         self.resize(
-            min(max(wanted.width(), px(420)) + px(60), screen.width() - px(40)),
-            min(wanted.height() + px(90), screen.height() - px(60)),
+            min(max(wanted.width(), px(420)) + px(56), screen.width() - px(40)),
+            min(wanted.height() + px(80), screen.height() - px(60)),
         )
 
 
 def keys(theme: Theme, parent: QWidget) -> HelpDialog:
-    """Every action that has a key, by menu, in two columns."""
+    """Every action that has a key, by menu, in columns."""
     content = QWidget()
     columns = QHBoxLayout(content)
-    columns.setContentsMargins(0, 0, theme.px(10), 0)
-    columns.setSpacing(theme.px(40))
-    groups = [
-        (menu.replace("&", ""), [a for a in ACTIONS if a.keys and a.menu.split("/")[0] == menu]) for menu in MENUS
-    ]
-    groups.append(("Anywhere", [a for a in ACTIONS if a.keys and not a.menu]))
-    go = [g for g in groups if g[0] == "Go"]
-    for part in (go, [g for g in groups if g[0] != "Go"]):
+    columns.setContentsMargins(0, 0, theme.px(14), 0)
+    columns.setSpacing(theme.px(44))
+    groups = {menu.replace("&", ""): [a for a in ACTIONS if a.keys and a.menu.split("/")[0] == menu] for menu in MENUS}
+    groups["Anywhere"] = [a for a in ACTIONS if a.keys and not a.menu]
+    first = ("Go",)
+    others = tuple(name for name in groups if name not in ("Go", "View"))
+    for names in (first, others, ("View",)):
         column = QVBoxLayout()
-        for name, actions in part:
-            column.addWidget(_title(name, theme))
-            column.addLayout(_key_rows(actions, theme))
-            column.addSpacing(theme.px(10))
+        column.setSpacing(theme.px(6))
+        for name in names:
+            column.addWidget(_title(name))
+            column.addLayout(_key_rows(groups[name], theme))
+            column.addSpacing(theme.px(14))
         column.addStretch(1)
         columns.addLayout(column)
     return HelpDialog("Keys", content, theme, parent)
@@ -125,12 +125,13 @@ def _key_rows(actions: list[Action], theme: Theme) -> QGridLayout:
     for row, action in enumerate(actions):
         name, keys = QLabel(action.text.rstrip("…")), QLabel(key_text(action.keys))
         keys.setObjectName("code")
+        name.setObjectName("muted")
         grid.addWidget(name, row, 0)
         grid.addWidget(keys, row, 1)
     return grid
 
 
-def _title(text: str, theme: Theme) -> QLabel:
+def _title(text: str) -> QLabel:
     label = QLabel(text)
     label.setObjectName("title")
     return label

@@ -6,15 +6,30 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QRect, QSize, Qt
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtWidgets import (
+    QFrame,
+    QLabel,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from visualizer.fuzzy import rank
 from visualizer.keys import COMMANDS
 from visualizer.theme import Theme
 
 LIMIT = 60
+HINT = Qt.ItemDataRole.UserRole
+LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+Index = QModelIndex | QPersistentModelIndex
 NUMBER = re.compile(r"^(?:go to )?(?:(step|row)\s*)?([\d,_\s]+)$")
 
 
@@ -25,6 +40,39 @@ class Entry:
     text: str
     hint: str
     call: Callable[[], object]
+
+
+class Line(QStyledItemDelegate):
+    """An entry's text at the left and its hint, quieter and cut where it must be, at the right."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.theme = theme
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(0, self.theme.px(27))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        theme, px = self.theme, self.theme.px
+        rect: QRect = option.rect
+        painter.save()
+        if option.state & QStyle.StateFlag.State_Selected:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(theme.border))
+            painter.drawRoundedRect(rect, px(4), px(4))
+        room = rect.adjusted(px(8), 0, -px(8), 0)
+        text, hint, font = index.data(), index.data(HINT), theme.ui_font(13)
+        painter.setFont(font)
+        painter.setPen(QColor(theme.text))
+        painter.drawText(room, LEFT, text)
+        room.setLeft(room.left() + QFontMetrics(font).horizontalAdvance(text) + px(24))
+        small = theme.ui_font(12)
+        painter.setFont(small)
+        painter.setPen(QColor(theme.muted))
+        cut = QFontMetrics(small).elidedText(hint, Qt.TextElideMode.ElideRight, room.width())
+        painter.drawText(room, RIGHT, cut)
+        painter.restore()
 
 
 class Palette(QFrame):
@@ -51,6 +99,9 @@ class Palette(QFrame):
         self.list.setAccessibleName("What was found")
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._line = Line(theme, self.list)
+        self.list.setItemDelegate(self._line)
+        self.list.setUniformItemSizes(True)
         self.nothing = QLabel("Nothing fits; try fewer letters.")
         self.nothing.setObjectName("muted")
         self._layout = QVBoxLayout(self)
@@ -70,9 +121,8 @@ class Palette(QFrame):
         self.setStyleSheet(
             f"#palette {{ background: {theme.panel}; border: 1px solid {theme.accent}; border-radius: {px(10)}px; }}"
             "QListWidget { background: transparent; border: none; outline: none; }"
-            f"QListWidget::item {{ border-radius: {px(4)}px; }}"
-            f"QListWidget::item:selected {{ background: {theme.border}; }}"
         )
+        self._line.theme = theme
 
     def open(self, text: str = "") -> None:
         """Shows the palette with `text` typed already."""
@@ -140,28 +190,14 @@ class Palette(QFrame):
         self._shown = found
         self.list.clear()
         for entry in found:
-            item = QListWidgetItem(self.list)
+            item = QListWidgetItem(entry.text, self.list)
+            item.setData(HINT, entry.hint)
             item.setData(
                 Qt.ItemDataRole.AccessibleTextRole, f"{entry.text}, {entry.hint}" if entry.hint else entry.text
             )
-            row = self._row(entry)
-            item.setSizeHint(row.sizeHint())
-            self.list.setItemWidget(item, row)
         self.list.setVisible(bool(found))
         self.nothing.setVisible(not found)
         self.list.setCurrentRow(0)
-
-    def _row(self, entry: Entry) -> QWidget:
-        row = QWidget()
-        layout = QHBoxLayout(row)
-        px = self.theme.px
-        layout.setContentsMargins(px(8), px(5), px(8), px(5))
-        text, hint = QLabel(entry.text), QLabel(entry.hint)
-        hint.setObjectName("muted")
-        layout.addWidget(text)
-        layout.addStretch(1)
-        layout.addWidget(hint)
-        return row
 
     def _take(self) -> None:
         row = self.list.currentRow()

@@ -311,12 +311,9 @@ class Window(QMainWindow):
     def _show_help(self, make: Callable[[theme.Theme, QWidget], help.HelpDialog]) -> None:
         if self._help is not None:
             self._help.close()
+            self._help.deleteLater()
         self._help = make(self.look, self)
-        self._help.destroyed.connect(self._forget_help)
         self._help.show()
-
-    def _forget_help(self) -> None:
-        self._help = None
 
     def _palette_entries(self) -> list[Entry]:
         entries = [
