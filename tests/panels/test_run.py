@@ -176,7 +176,7 @@ def test_before_a_run_it_says_what_a_run_does_and_why_it_cannot(panel):
 def test_a_run_shows_its_stage_and_how_far_it_is(panel):
     text = show(panel, STATES["running"])
     assert "comparing with the exact result" in text and "55%" in text
-    track, done = panel.canvas.sheet.shapes
+    track, done = panel.canvas.sheet.shapes[:2]
     assert done.rect.width() == pytest.approx(0.55 * track.rect.width())
 
 
@@ -267,6 +267,14 @@ def test_keys_walk_over_the_error_map(panel, qtbot):
     ):
         qtbot.keyClick(panel.canvas, key)
     assert asked == [{"step": Tiling(PROBLEM).program_start(1, 1)}]
+
+
+def test_what_is_beyond_the_bound_is_framed_too(panel):
+    for state, frames in (("gpu", 0), ("wrong", 1)):
+        show(panel, STATES[state])
+        framed = [s for s in panel.canvas.sheet.shapes if len(s.points) == 5]
+        assert len(framed) == frames
+        assert all(panel.maps[0].cell(1, 4).contains(shape.points[0].toPoint()) for shape in framed)
 
 
 def test_the_picture_is_logarithmic_and_marks_what_is_beyond_the_bound_or_unchecked(panel):

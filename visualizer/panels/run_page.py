@@ -16,6 +16,7 @@ from visualizer.panels.run_figures import figures, measured, milliseconds, sci, 
 from visualizer.theme import Theme
 
 MAX_COMPACT: Final = 4
+MAX_FRAMES: Final = 64
 USUAL: Final = ("worker ready", "worker not started", "worker starting")
 INTERPRETED: Final = "interpreted on CPU: values are real, time is not"
 INVITATION: Final = (
@@ -48,13 +49,17 @@ class Page:
             self._narrow(area, run.result)
 
     def _invite(self, area: QRect) -> None:
-        """What a run will do, and why it cannot; as many sentences as have room."""
+        """What a run will do, and why it cannot."""
         theme, px = self.theme, self.theme.px
         used = self.sheet.wrapped(area, INVITATION[0], theme.ui_font(13), theme.text) + px(8)
         sentences = [(sentence, theme.muted) for sentence in INVITATION[1:]]
         if self.run.worker and not self.run.worker.startswith(USUAL):
             sentences.insert(0, (self.run.worker[:1].upper() + self.run.worker[1:].rstrip(".") + ".", theme.text))
-        small = theme.ui_font(12)
+        self._sentences(area, used, sentences)
+
+    def _sentences(self, area: QRect, used: int, sentences: list[tuple[str, str]]) -> None:
+        """As many of the sentences as have room below what is used."""
+        small, px = self.theme.ui_font(12), self.theme.px
         metrics = QFontMetrics(small)
         for sentence, ink in sentences:
             if used + len(wrap(sentence, metrics, area.width())) * metrics.height() > area.height():
@@ -73,7 +78,8 @@ class Page:
             percent.setHeight(px(18))
             self.sheet.text(percent, f"{done:.0%}", theme.code_font(12), theme.muted, RIGHT)
         rest = area.adjusted(0, used + px(10), -px(60), 0)
-        self.sheet.wrapped(rest, "Cancel, above, stops it at once.", theme.ui_font(12), theme.muted)
+        used += px(26) + self.sheet.wrapped(rest, "Cancel, above, stops it at once.", theme.ui_font(12), theme.muted)
+        self._sentences(area, used, [(sentence, theme.muted) for sentence in INVITATION[1:]])
 
     def _stopped(self, area: QRect) -> None:
         theme, px, run = self.theme, self.theme.px, self.run
@@ -196,7 +202,8 @@ class Page:
             height = min(area.height() - px(22 + 24), px(64) * heads)
             rect = QRect(area.left(), area.top() + px(22), area.width(), height)
             below = QRect(area.left(), rect.bottom() + px(6), area.width(), px(18))
-            self._legend(below, bound, DECADES[name], bool(np.isnan(tiles).any()))
+            if not self.run.stale:
+                self._legend(below, bound, DECADES[name], bool(np.isnan(tiles).any()))
         if rect.height() < 2 or rect.width() < 2:
             return 0
         found = ErrorMap(name, rect, heads, blocks)
@@ -211,11 +218,17 @@ class Page:
             for h in range(1, heads):
                 y = found.cell(h, 0).top()
                 self.sheet.line([QPointF(rect.left(), y), QPointF(rect.right(), y)], theme.panel)
+        for head, block in np.argwhere(tiles > bound)[:MAX_FRAMES]:
+            self._frame(found.cell(int(head), int(block)))
         if self._cell is not None and name == "O":
-            r = QRectF(found.cell(*self._cell)).adjusted(1, 1, -1, -1)
-            around = [r.topLeft(), r.topRight(), r.bottomRight(), r.bottomLeft(), r.topLeft()]
-            self.sheet.line(around, theme.text, px(2))
+            self._frame(found.cell(*self._cell))
         return rect.bottom() + px(24) - area.top()
+
+    def _frame(self, cell: QRect) -> None:
+        """A frame around a program, so that not its hue alone says that it is beyond the bound, or chosen."""
+        r = QRectF(cell).adjusted(1, 1, -1, -1)
+        around = [r.topLeft(), r.topRight(), r.bottomRight(), r.bottomLeft(), r.topLeft()]
+        self.sheet.line(around, self.theme.text, self.theme.px(2))
 
     def _legend(self, area: QRect, bound: float, decades: int, some_unchecked: bool) -> None:
         theme, px = self.theme, self.theme.px
