@@ -127,6 +127,31 @@ def test_nan_and_minus_infinity_are_patterned(qapp: QApplication):
     assert len(found[2]) == 1
 
 
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_cells_with_room_hold_their_numbers(qapp: QApplication, ratio):
+    theme.load_fonts()
+    font = LOOK.code_font(10)
+    values = np.array([[-1, 1, 0.25], [0, 0.25, 1]], np.float32)
+    keep = np.array([[True, True, True], [False, True, True]])
+    size = (120 * ratio, 40 * ratio)
+    plain = colors(draw_tile(values, (-1.0, 1.0), table("m"), size, ratio, LOOK, keep))
+    written = colors(draw_tile(values, (-1.0, 1.0), table("m"), size, ratio, LOOK, keep, font))
+    changed = plain != written
+    cells = [
+        changed[i * 20 * ratio : (i + 1) * 20 * ratio, j * 40 * ratio : (j + 1) * 40 * ratio]
+        for i in (0, 1)
+        for j in range(3)
+    ]
+    assert [bool(cell.any()) for cell in cells] == [True, True, True, False, True, True]
+    assert np.array_equal(cells[2], cells[4])
+    assert not np.array_equal(cells[0], cells[2])
+    inside = cells[2][2 * ratio : -2 * ratio, 2 * ratio : -2 * ratio]
+    assert inside.sum() == cells[2].sum()
+    ground = int(table("m")[index_of(values[:1, 1:2], (-1.0, 1.0))[0, 0]]) & 0xFFFFFF
+    assert QColor.fromRgb(ground).lightness() > 100
+    assert (written[: 20 * ratio, 40 * ratio : 80 * ratio] >> 16).min() < 80
+
+
 @given(st.floats(width=32))
 def test_numbers_fit_their_cells(x):
     text = short(x)

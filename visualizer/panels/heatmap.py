@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QFont, QImage, QPainter, QPixmap
+from PySide6.QtGui import QBrush, QColor, QFont, QFontMetrics, QImage, QPainter, QPixmap
 
 from visualizer.theme import Theme
 
@@ -17,6 +18,7 @@ NEG_INF, POS_INF, NAN = SHADES, SHADES + 1, SHADES + 2
 LOUD: Final = "#FF2BD6"
 DARK_INK: Final = "#000000"
 LIGHT_INK: Final = "#ffffff"
+SIGNS: Final = "0123456789.-e∞Na"
 
 
 def color_table(lut: np.ndarray, theme: Theme) -> np.ndarray:
@@ -104,7 +106,7 @@ def draw_tile(
     if wrong.any():
         _hatch(painter, whole, wrong, QColor(LOUD), QColor("#000000"), Qt.BrushStyle.DiagCrossPattern, ratio)
     if font is not None:
-        _numbers(painter, whole, values, table[index], masked, font, theme)
+        _numbers(painter, whole, values, table[index], masked, font, ratio)
     painter.end()
     return pixmap
 
@@ -174,21 +176,60 @@ def _numbers(
     colors: np.ndarray,
     masked: np.ndarray | None,
     font: QFont,
-    theme: Theme,
+    ratio: float,
 ) -> None:
+    """Writes the numbers as one picture put together from ready-made signs: hundreds of texts would take too long."""
+    look = font.family(), font.pixelSize(), ratio
     rows, cols = values.shape
-    width, height = rect.width() / cols, rect.height() / rows
-    red, green, blue = (colors >> shift & 255 for shift in (16, 8, 0))
-    bright = _luminance(red, green, blue) > 0.18
-    dark, light = QColor(DARK_INK), QColor(LIGHT_INK)
-    painter.setFont(font)
+    width, height = round(rect.width() * ratio), round(rect.height() * ratio)
+    ink = np.zeros((height, width), np.uint8)
     for i in range(rows):
         for j in range(cols):
             if masked is not None and masked[i, j]:
                 continue
-            ink = dark if bright[i, j] else light
-            if values[i, j] == -np.inf:
-                ink = QColor(theme.text)
-            painter.setPen(ink)
-            cell = QRectF(j * width, i * height, width, height)
-            painter.drawText(cell, Qt.AlignmentFlag.AlignCenter, short(float(values[i, j])))
+            written = _written(short(float(values[i, j])), *look)
+            high, wide = written.shape
+            _put(ink, written, round((i + 0.5) * height / rows - high / 2), round((j + 0.5) * width / cols - wide / 2))
+    red, green, blue = (colors >> shift & 255 for shift in (16, 8, 0))
+    bright = _luminance(red, green, blue) > 0.18
+    y, x = np.arange(height) * rows // height, np.arange(width) * cols // width
+    # premultiplied: black ink is alpha alone, white ink is alpha in all four channels
+    picture = ink.astype(np.uint32) * np.where(bright, np.uint32(1 << 24), np.uint32(0x01010101))[y[:, None], x]
+    layer = _image(picture)
+    layer.setDevicePixelRatio(ratio)
+    painter.drawImage(QPointF(0, 0), layer)
+
+
+def _put(ink: np.ndarray, glyphs: np.ndarray, top: int, left: int) -> None:
+    """Writes glyphs into ink, cut at its edges."""
+    y, x = max(0, -top), max(0, -left)
+    part = glyphs[y : ink.shape[0] - top, x : ink.shape[1] - left]
+    ink[top + y : top + y + part.shape[0], left + x : left + x + part.shape[1]] = part
+
+
+@lru_cache(maxsize=8192)
+def _written(text: str, family: str, size: int, ratio: float) -> np.ndarray:
+    """(height, width) uint8: how much ink each pixel of a number takes."""
+    signs = _signs(family, size, ratio)
+    return np.concatenate([signs[SIGNS.index(c)] for c in text], axis=1)
+
+
+@cache
+def _signs(family: str, size: int, ratio: float) -> np.ndarray:
+    """(signs, height, width) uint8: how much ink each pixel of each of SIGNS takes."""
+    font = QFont(family)
+    font.setPixelSize(size)
+    metrics = QFontMetrics(font)
+    wide, high = math.ceil(metrics.horizontalAdvance("0") * ratio), math.ceil(metrics.height() * ratio)
+    image = QImage(wide * len(SIGNS), high, QImage.Format.Format_Grayscale8)
+    image.fill(Qt.GlobalColor.black)
+    painter = QPainter(image)
+    painter.scale(ratio, ratio)
+    painter.setFont(font)
+    painter.setPen(Qt.GlobalColor.white)
+    for i, sign in enumerate(SIGNS):
+        box = QRectF(i * wide / ratio, 0, wide / ratio, high / ratio)
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, sign)
+    painter.end()
+    raw = np.frombuffer(image.constBits(), np.uint8).reshape(high, image.bytesPerLine())[:, : wide * len(SIGNS)]
+    return np.ascontiguousarray(raw.reshape(high, len(SIGNS), wide).transpose(1, 0, 2))

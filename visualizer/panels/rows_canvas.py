@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ class RowsCanvas(FocusRing):
         self.series: dict[str, Series] = {}
         self.readouts: dict[str, str] = {}
         self._ground: tuple[object, QPixmap] | None = None
+        self._strips: dict[str, tuple[object, QPixmap]] = {}
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
@@ -50,6 +52,7 @@ class RowsCanvas(FocusRing):
         self._value = theme.code_font(12)
         self._letter = theme.ui_font(13, theme.ui_font().Weight.DemiBold)
         self._ground = None
+        self._strips = {}
         self.update()
 
     def show_view(self, view: RowsView) -> None:
@@ -90,19 +93,37 @@ class RowsCanvas(FocusRing):
             return
         painter = QPainter(self)
         painter.drawPixmap(0, 0, self._background())
-        rows = np.arange(view.rows[0], view.rows[1])
         for quantity, _ in QUANTITIES:
-            series, (over_rows, history) = self.series[quantity], self.axes(quantity)
-            color = self.theme.word(quantity)
-            old = quantity == "alpha" and view.alpha_tile != view.iteration and view.iteration >= 0
-            draw_line(painter, outline(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
-            tiles = np.arange(len(series.history))
-            draw_line(painter, outline(history, tiles, series.history), color, self.theme.zoom)
-            self._paint_missing(painter, quantity, over_rows)
+            over_rows, history = self.axes(quantity)
+            painter.drawPixmap(QPointF(0, _strip_top(over_rows)), self._curves(quantity, over_rows, history))
             self._paint_marks(painter, quantity, over_rows, history)
             self._paint_readout(painter, quantity, history)
         self.paint_ring(painter)
         painter.end()
+
+    def _curves(self, quantity: str, over_rows: Axes, history: Axes) -> QPixmap:
+        """The curves of a quantity, drawn again only when one of them changes: a step changes one quantity at most."""
+        assert self.view is not None
+        view, series, ratio = self.view, self.series[quantity], self.devicePixelRatioF()
+        old = quantity == "alpha" and view.alpha_tile != view.iteration and view.iteration >= 0
+        numbers = (series.over_rows.tobytes(), series.history.tobytes())
+        key = (self.width(), ratio, over_rows, history, numbers, old, view.alpha_tile < 0)
+        kept = self._strips.get(quantity)
+        if kept is not None and kept[0] == key:
+            return kept[1]
+        high = math.ceil(over_rows.rect.bottom() - _strip_top(over_rows)) + 5
+        pixmap = QPixmap(round(self.width() * ratio), round(high * ratio))
+        pixmap.setDevicePixelRatio(ratio)
+        pixmap.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(pixmap)
+        painter.translate(0, -_strip_top(over_rows))
+        color, rows = self.theme.word(quantity), np.arange(view.rows[0], view.rows[1])
+        draw_line(painter, outline(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
+        draw_line(painter, outline(history, np.arange(len(series.history)), series.history), color, self.theme.zoom)
+        self._paint_missing(painter, quantity, over_rows)
+        painter.end()
+        self._strips[quantity] = (key, pixmap)
+        return pixmap
 
     def missing(self, quantity: str) -> str:
         """Why a quantity has nothing to draw over the rows; empty when it has."""
@@ -224,6 +245,11 @@ class RowsCanvas(FocusRing):
         row = min(max(self.view.row + move, 0), self.view.rows[1] - self.view.rows[0] - 1)
         if row != self.view.row:
             self.row_chosen.emit(row)
+
+
+def _strip_top(axes: Axes) -> int:
+    """Where the picture of a quantity's curves begins: dots reach beyond the plot."""
+    return int(axes.rect.top()) - 5
 
 
 def compact(x: float) -> str:
