@@ -127,8 +127,10 @@ def check(
         name, bound = ("o", o_bound) if o_errors[i, j] > o_bound else ("L", lse_bounds[i, j])
         off = o_errors[i, j] if name == "o" else lse_errors[i, j]
         where = place(problem, int(chosen.heads[i]), int(chosen.rows[j]))
-        what = f"{name} is off by {off:.2g}" if np.isfinite(off) else f"{name} is not finite where the exact one is"
-        first = f"{where}: {what} (allowed: {bound:.2g}); {int(bad.sum()):,} of {bad.size:,} rows are off"
+        what = (
+            f"{name} is off by {size(off)}" if np.isfinite(off) else f"{name} and its exact value are not both finite"
+        )
+        first = f"{where}: {what} (allowed: {size(bound)}); {int(bad.sum()):,} of {bad.size:,} rows are off"
     return Errors(
         o_error=float(o_errors.max(initial=0)),
         o_error_eager=o_eager,
@@ -198,19 +200,31 @@ def verdict(problem: Problem, backend: str, errors: Errors, mirror: Differences)
     if errors.first_bad is not None:
         return False, f"The kernel is wrong. {errors.first_bad}."
     right = (
-        f"The kernel is right: o within {errors.o_error:.2g} of exact (allowed: {errors.o_bound:.2g}), "
-        f"L within {errors.lse_error:.2g} (allowed: {errors.lse_bound:.2g}), on {rows}."
+        f"The kernel is right: o within {size(errors.o_error)} of exact (allowed: {size(errors.o_bound)}), "
+        f"L within {size(errors.lse_error)} (allowed: {size(errors.lse_bound)}), on {rows}."
     )
-    programs = "" if mirror.all_programs else f", as far as compared ({mirror.programs:,} programs)"
+    programs = (
+        ""
+        if mirror.all_programs
+        else f", as far as compared ({mirror.programs:,} of {Tiling(problem).num_programs:,} programs)"
+    )
     if not mirror.o_differing and not mirror.lse_differing:
         return True, f"{right} The mirror agrees bit for bit{programs}."
     difference = (
-        f"in {mirror.o_differing:,} of {mirror.o_compared:,} elements of o by up to {mirror.o_max:.2g} "
-        f"and in {mirror.lse_differing:,} of L by up to {mirror.lse_max:.2g}"
+        f"in {mirror.o_differing:,} of {mirror.o_compared:,} elements of o by up to {size(mirror.o_max)} "
+        f"and in {mirror.lse_differing:,} of L by up to {size(mirror.lse_max)}"
     )
     if backend == "interpreter" or mirror.o_max > 2 * errors.o_bound or mirror.lse_max > 2 * errors.lse_bound:
         return False, f"The kernel is near exact, but not what the mirror shows: {difference}, first at {mirror.first}."
     return True, f"{right} The mirror, which adds in another order, differs {difference}{programs}."
+
+
+def size(x: float) -> str:
+    """An error in two digits: 3.2e-4."""
+    if not x or not np.isfinite(x):
+        return f"{x:g}"
+    mantissa, exponent = f"{x:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def place(problem: Problem, head: int, row: int) -> str:
