@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from kernel.inputs import Inputs
 from kernel.mirror import Mirror
 from kernel.problem import Problem
 from kernel.tiling import Tiling
-from kernel.yardstick import Yardstick
+
+if TYPE_CHECKING:
+    from kernel.yardstick import Yardstick
 
 LSE_BOUND: Final = 1e-3
 SLACK: Final = 1e-5
@@ -124,8 +126,8 @@ def check(
     first = None
     if bad.any():
         i, j = np.argwhere(bad)[0]
-        name, bound = ("o", o_bound) if o_errors[i, j] > o_bound else ("L", lse_bounds[i, j])
-        off = o_errors[i, j] if name == "o" else lse_errors[i, j]
+        name, bound = ("o", o_bound) if o_errors[i, j] > o_bound else ("L", float(lse_bounds[i, j]))
+        off = float(o_errors[i, j] if name == "o" else lse_errors[i, j])
         where = place(problem, int(chosen.heads[i]), int(chosen.rows[j]))
         what = (
             f"{name} is off by {size(off)}" if np.isfinite(off) else f"{name} and its exact value are not both finite"

@@ -100,7 +100,7 @@ def test_a_wrong_element_of_o_is_named(value: float) -> None:
     o[2, 40, 7] = value + o[2, 40, 7]
     errors = checked(PROBLEM, o, lse)
     assert errors.first_bad is not None
-    assert errors.first_bad.startswith("program 8 (head 2, block 1), row 40: o is ")
+    assert errors.first_bad.startswith("program 8 (head 2, block 1), row 40: o ")
     assert "1 of 280 rows" in errors.first_bad
     assert np.argwhere(errors.o_tiles > errors.o_bound).tolist() == [[2, 1]]
     assert not (errors.lse_tiles > errors.lse_bound).any()
