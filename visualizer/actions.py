@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from visualizer.frame import Frame
-
 if TYPE_CHECKING:
     from visualizer.window import Window
 
@@ -49,16 +47,6 @@ def _is_running(window: Window) -> bool:
     return window.controller.runs.is_running
 
 
-def _row(by: int) -> Call:
-    def move(window: Window) -> None:
-        frame: Frame | None = window.frame
-        if frame is not None and frame.rows is not None:
-            start, end = frame.rows.rows
-            window.controller.change(row=min(max(0, frame.rows.row + by), end - start - 1))
-
-    return move
-
-
 def _option(name: str, value: str) -> tuple[Call, Test]:
     return (
         lambda w: w.controller.change(**{name: value}),
@@ -97,10 +85,19 @@ def _go() -> list[Action]:
         *jump("partial tile", "partly masked tile", ("D",), ("Shift+D",)),
         *jump("store", "store", ("O",), ("Shift+O",)),
         *jump("non-finite", "NaN or infinity", ("F",), ("Shift+F",)),
-        step("Row above", "go.row_up", _row(-1), "Up", group=4, tip="Select the row above in the block"),
-        step("Row below", "go.row_down", _row(1), "Down", group=4, tip="Select the row below in the block"),
-        step("Eight rows up", "go.rows_up", _row(-8), "PgUp", group=4),
-        step("Eight rows down", "go.rows_down", _row(8), "PgDown", group=4),
+        step(
+            "Row above", "go.row_up", lambda w: w.select_row(-1), "Up", group=4, tip="Select the row above in the block"
+        ),
+        step(
+            "Row below",
+            "go.row_down",
+            lambda w: w.select_row(1),
+            "Down",
+            group=4,
+            tip="Select the row below in the block",
+        ),
+        step("Eight rows up, or the lesson's previous stop", "go.page_up", lambda w: w.page(-1), "PgUp", group=4),
+        step("Eight rows down, or the lesson's next stop", "go.page_down", lambda w: w.page(1), "PgDown", group=4),
     ]
 
 

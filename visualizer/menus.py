@@ -8,6 +8,7 @@ from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu
 
 from visualizer.actions import ACTIONS, MENUS, Action
+from visualizer.lessons import lessons
 from visualizer.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -95,7 +96,16 @@ class Menus:
             item.setToolTip(preset.why)
             item.triggered.connect(lambda _=False, preset=preset: self._window.controller.open_preset(preset))
         presets.setToolTipsVisible(True)
+        self._lessons = QMenu("Lessons", self._menus["&Help"])
+        self._lessons.aboutToShow.connect(self._list_lessons)
+        self._menus["&Help"].insertMenu(self.actions["help.keys"], self._lessons)
         self._list_recent()
+
+    def _list_lessons(self) -> None:
+        if self._lessons.isEmpty():
+            for lesson in lessons():
+                item = self._lessons.addAction(lesson.title)
+                item.triggered.connect(lambda _=False, lesson=lesson: self._window.open_lesson(lesson))
 
     def _list_recent(self) -> None:
         self._recent.clear()

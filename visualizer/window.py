@@ -18,6 +18,8 @@ from visualizer.frame import Frame
 from visualizer.help import key_text
 from visualizer.keys import KeyGuard
 from visualizer.layout import PanelLayout
+from visualizer.lesson_bar import LessonBar
+from visualizer.lessons import Lesson, lessons
 from visualizer.menus import Menus
 from visualizer.message_bar import MessageBar
 from visualizer.motion import Motion
@@ -35,6 +37,7 @@ from visualizer.panels.transport import SPEEDS, TransportPanel
 from visualizer.playback import Playback
 from visualizer.presets import PRESETS
 from visualizer.settings import ZOOMS, Settings
+from visualizer.state import State
 
 PRESENTATION_ZOOM: Final = 1.5
 FIRST_SIZE: Final = (1440, 900)
@@ -82,7 +85,7 @@ class Window(QMainWindow):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         look = self.look
         self.problem_bar = ProblemBar(look)
-        self.message_bar = MessageBar(look)
+        self.message_bar, self.lesson_bar = MessageBar(look), LessonBar(look)
         self.tiles, self.chip, self.source = TilesPanel(look), ChipPanel(look), SourcePanel(look)
         self.transport = TransportPanel(look)
         self.panels: dict[str, Panel] = {
@@ -101,6 +104,7 @@ class Window(QMainWindow):
         self._outer.addWidget(self.problem_bar)
         self._outer.addLayout(self._inner, 1)
         self._inner.addWidget(self.message_bar)
+        self._inner.addWidget(self.lesson_bar)
         self._inner.addWidget(self.panel_layout, 1)
         self._inner.addWidget(self.transport)
         self.setCentralWidget(self._central)
@@ -116,6 +120,7 @@ class Window(QMainWindow):
         c.state_changed.connect(self._on_state)
         c.run_changed.connect(self.menus.follow)
         self.files.said.connect(self.say)
+        self.lesson_bar.go_to.connect(self._show_stop)
         bar.problem_changed.connect(lambda fields: c.change(**fields))
         bar.preset_chosen.connect(c.go_to)
         bar.run_requested.connect(c.run_kernel)
@@ -228,7 +233,8 @@ class Window(QMainWindow):
         app = QApplication.instance()
         assert isinstance(app, QApplication)
         theme.apply(app, look)
-        for part in (self.problem_bar, self.message_bar, self.palette_card, self.panel_layout, self.transport):
+        bars = (self.problem_bar, self.message_bar, self.lesson_bar, self.transport)
+        for part in (*bars, self.palette_card, self.panel_layout):
             part.set_theme(look)
         for panel in self.panels.values():
             panel.set_theme(look)
@@ -288,8 +294,32 @@ class Window(QMainWindow):
             self.message_bar.hide()
         elif self.maximised:
             self.maximise(None)
+        elif self.lesson_bar.lesson is not None:
+            self.lesson_bar.leave()
         elif self.is_presenting:
             self.switch_presentation()
+
+    # lessons
+
+    def open_lesson(self, lesson: Lesson) -> None:
+        self.lesson_bar.open(lesson)
+
+    def page(self, by: int) -> None:
+        """What a presenter's clicker does: the lesson's next or previous stop, or else eight rows down or up."""
+        if self.lesson_bar.lesson is not None:
+            self.lesson_bar.turn(by)
+        else:
+            self.select_row(8 * by)
+
+    def select_row(self, by: int) -> None:
+        """Another row of the block, `by` rows below."""
+        if self.frame is not None and self.frame.rows is not None:
+            start, end = self.frame.rows.rows
+            self.controller.change(row=min(max(0, self.frame.rows.row + by), end - start - 1))
+
+    def _show_stop(self, state: State) -> None:
+        self.playback.pause()
+        self.controller.go_to(state)
 
     # help and palette
 
@@ -322,6 +352,12 @@ class Window(QMainWindow):
             if action.menu and action.id != "help.palette" and (action.enabled is None or action.enabled(self))
         ]
         entries += [Entry(f"Open preset: {p.name}", p.why, lambda p=p: self.controller.open_preset(p)) for p in PRESETS]
+        entries += [
+            Entry(
+                f"Lesson: {lesson.title}", f"{len(lesson.stops)} stops", lambda lesson=lesson: self.open_lesson(lesson)
+            )
+            for lesson in lessons()
+        ]
         entries += [
             Entry(f"Open {path.name}", str(path.parent), lambda path=path: self.files.open(path))
             for path in self.settings.recent
