@@ -1,0 +1,102 @@
+"""What the two Hopper kernels need to be compiled and launched: descriptors, barriers, a bounded cache of plans.
+
+A launch here goes past Triton's own inspection of the arguments, which costs more than the kernel of a small call. That
+is safe because a plan's key holds everything that inspection would look at, and because every pointer is checked.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, TypeVar
+
+import torch
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+T = TypeVar("T")
+BARRIERS: Final = 16  # hardware barriers of a program
+_INLINE: Final = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
+_BARRIER: Final = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)[.\w]*\s+([^,;]+)")
+
+
+class Described:
+    """What Triton's launcher reads of a tensor descriptor, and nothing that has to be computed at each call."""
+
+    __slots__ = ("base", "shape", "strides")
+    padding = "zero"
+    round_f32_to_tf32 = False
+
+    def __init__(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.base, self.shape, self.strides = base, shape, strides
+
+
+def strides(x: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides of x as TMA takes them, or None where it cannot: rows must be contiguous and start at 16 bytes."""
+    *outer, last = x.stride()
+    # the stride of a dimension of one element means nothing, but TMA reads it all the same
+    outer = [8 if n == 1 else s for n, s in zip(x.shape[:-1], outer, strict=True)]
+    if (last != 1 and x.shape[-1] != 1) or any(s % 8 or s <= 0 or s >= 1 << 38 for s in outer):
+        return None
+    return (*outer, 1)
+
+
+def descriptor(x: torch.Tensor, rows: int, columns: int) -> Any:
+    """A descriptor, as the compiler wants it, of (rows, columns) of a 16-bit (batch, heads, length, head_dim)."""
+    swizzle = min(128, 2 * columns)
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=16, rank=4)
+    found = strides(x)
+    assert found is not None
+    return TensorDescriptor(x, list(x.shape), list(found), [1, 1, rows, columns], layout)
+
+
+def compiler_barriers(ptx: str) -> set[int]:
+    """The ids of the hardware barriers in code that the compiler wrote; all of them where one cannot be read.
+
+    The kernels' own hand-overs stand in inline assembly and are not counted.
+    """
+    found = [operand.strip() for operand in _BARRIER.findall(_INLINE.sub("", ptx))]
+    if not all(operand.isdigit() for operand in found):
+        return set(range(BARRIERS))
+    return {int(operand) for operand in found}
+
+
+def barriers_free(compiled: Any, first: int) -> bool:
+    """Whether the compiler left hardware barriers `first` to 15 alone."""
+    return max(compiler_barriers(compiled.asm["ptx"]), default=0) < first
+
+
+class Plans(Generic[T]):
+    """The last `limit` plans by key, each made once. What a CUDA graph captured stays: the graph points at it."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._plans: OrderedDict[Hashable, T] = OrderedDict()
+        self._captured: dict[Hashable, T] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def get(self, key: Hashable) -> T | None:
+        """The plan, if there is one."""
+        return self._plans.get(key)
+
+    def make(self, key: Hashable, build: Callable[[], T]) -> T:
+        """The plan, built if need be; half of the old ones go when there are too many."""
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                if len(self._plans) >= self.limit:
+                    torch.cuda.synchronize()  # a launch under way may still read what goes
+                    while len(self._plans) > self.limit // 2:
+                        self._plans.popitem(last=False)
+                plan = self._plans[key] = build()
+            return plan
+
+    def keep(self, key: Hashable) -> None:
+        """Never lets go of this plan's memory."""
+        if key not in self._captured and key in self._plans:
+            self._captured[key] = self._plans[key]
