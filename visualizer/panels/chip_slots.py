@@ -2,84 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
-from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QImage, QPainter, QPen, QPixmap
 
 from visualizer.frame import ChipView
 from visualizer.panels import heatmap
 from visualizer.panels.chip_layout import COLUMNS, label_height, lay_out
+from visualizer.panels.chip_slot import Slot
 from visualizer.theme import Theme
 
 NAMES = {"k": "kᵀ", "alpha": "α", "lse": "L"}
 CENTER = Qt.AlignmentFlag.AlignCenter
 LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-
-
-@dataclass(slots=True)
-class Slot:
-    """One place: which quantity fills it, with which numbers (None: nothing held), and its drawing.
-
-    shape: of the largest tile that comes here; filled: the part of rect that a ragged tile needs. uniform: the value,
-    where all are the same 0, 1 or -inf; nans counts NaN; bare: some are -inf without a mask.
-    """
-
-    rect: QRect
-    quantity: str = ""
-    values: np.ndarray | None = None
-    keep: np.ndarray | None = None
-    levels: tuple[float, float] = (0.0, 1.0)
-    shape: tuple[int, int] = (1, 1)
-    fresh: bool = False
-    filled: QRect = field(init=False)
-    pixmap: QPixmap | None = field(default=None, repr=False)
-    uniform: str = ""
-    nans: int = 0
-    bare: bool = False
-
-    def __post_init__(self) -> None:
-        self.filled = self.rect
-
-    @property
-    def held(self) -> bool:
-        return self.values is not None and self.values.size > 0
-
-    def fill(
-        self,
-        quantity: str,
-        values: np.ndarray | None,
-        keep: np.ndarray | None,
-        levels: tuple[float, float],
-        shape: tuple[int, int],
-    ) -> None:
-        """Takes what is to be shown; the drawing is kept while nothing of it has changed."""
-        same = _same(self.values, values) and _same(self.keep, keep)
-        if same and (self.quantity, self.levels, self.shape) == (quantity, levels, shape):
-            return
-        self.quantity, self.values, self.keep, self.levels, self.shape = quantity, values, keep, levels, shape
-        self.pixmap, self.uniform, self.nans, self.bare, self.filled = None, "", 0, False, self.rect
-        if values is None or not values.size:
-            return
-        if values.shape != shape:
-            width = max(1, round(self.rect.width() * values.shape[1] / shape[1]))
-            height = max(1, round(self.rect.height() * values.shape[0] / shape[0]))
-            self.filled = QRect(self.rect.x(), self.rect.y(), width, height)
-        if not np.isfinite(values).all():
-            self.nans = int(np.isnan(values).sum())
-            self.bare = keep is None and bool((values == -np.inf).any())
-        first = values[0, 0]
-        if first in (0, 1, -np.inf) and (values == first).all():
-            self.uniform = {0: "0", 1: "1"}.get(first, "-∞")
-
-    @property
-    def note(self) -> str:
-        """What stands beside the name: the shape, or how many of the numbers are NaN."""
-        if self.values is None:
-            return ""
-        return f"{self.nans} NaN" if self.nans else f"{self.values.shape[0]}×{self.values.shape[1]}"
 
 
 class Slots:
@@ -94,6 +30,7 @@ class Slots:
         self._metrics = {id(font): QFontMetrics(font) for font in (self._bold, self._small, self._words)}
         self._widths: dict[tuple[str, int], int] = {}
         self._tables: dict[str, np.ndarray] = {}
+        self._names: dict[tuple[object, ...], QPixmap] = {}
 
     def __getitem__(self, place: str) -> Slot:
         return self.by_place[place]
@@ -145,7 +82,7 @@ class Slots:
         """Paints all places; ratio: device pixels to a logical one."""
         for place, slot in self.by_place.items():
             self._paint_slot(painter, slot, ratio)
-            self._paint_name(painter, place, slot)
+            self._paint_name(painter, place, slot, ratio)
         self._paint_legend(painter)
 
     def _paint_slot(self, painter: QPainter, slot: Slot, ratio: float) -> None:
@@ -171,20 +108,35 @@ class Slots:
             painter.setPen(heatmap.ink_on(color))
             painter.drawText(rect, CENTER, slot.uniform)
 
-    def _paint_name(self, painter: QPainter, place: str, slot: Slot) -> None:
-        theme, height = self.theme, label_height(self.theme)
-        text, note = NAMES.get(slot.quantity, slot.quantity), slot.note
-        rect = QRect(slot.rect.x(), slot.rect.y() - height - theme.px(2), slot.rect.width(), height)
+    def _paint_name(self, painter: QPainter, place: str, slot: Slot, ratio: float) -> None:
+        px, height = self.theme.px, label_height(self.theme)
+        beyond = px(6) if place in COLUMNS else 0
+        rect = QRect(slot.rect.x() - beyond, slot.rect.y() - height - px(2), slot.rect.width() + 2 * beyond, height)
+        text, note = NAMES.get(slot.quantity, slot.quantity), "" if place in COLUMNS else slot.note
+        key = (text, note, slot.quantity, slot.held, slot.nans > 0, rect.width(), ratio)
+        if key not in self._names:
+            if len(self._names) > 256:
+                self._names.clear()
+            self._names[key] = self._name(place in COLUMNS, text, note, slot, rect.size(), ratio)
+        painter.drawPixmap(rect.topLeft(), self._names[key])
+
+    def _name(self, centred: bool, text: str, note: str, slot: Slot, size: QSize, ratio: float) -> QPixmap:
+        """A name and its note as a picture: writing them at every step would be the dearest part of it."""
+        theme = self.theme
+        pixmap = QPixmap(size * ratio)
+        pixmap.setDevicePixelRatio(ratio)
+        pixmap.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(pixmap)
+        rect = QRect(QPoint(0, 0), size)
         painter.setFont(self._bold)
         painter.setPen(theme.word(slot.quantity) if slot.held else QColor(theme.muted))
-        if place in COLUMNS:
-            painter.drawText(rect.adjusted(-theme.px(6), 0, theme.px(6), 0), CENTER, text)
-            return
-        painter.drawText(rect, LEFT, text)
+        painter.drawText(rect, CENTER if centred else LEFT, text)
         if self._width(text, self._bold) + theme.px(6) + self._width(note, self._small) <= rect.width():
             painter.setFont(self._small)
             painter.setPen(QColor(theme.bad if slot.nans else theme.muted))
             painter.drawText(rect, RIGHT, note)
+        painter.end()
+        return pixmap
 
     def legend(self) -> list[tuple[str, str]]:
         """(kind, words) on what the marks in the picture mean: kind is "scale", "masked", "nothing" or "nan"."""
@@ -268,10 +220,3 @@ class Slots:
         if key not in self._widths:
             self._widths[key] = self._metrics[id(font)].horizontalAdvance(text)
         return self._widths[key]
-
-
-def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    """Whether two arrays are the same cut (from the first row and column) of one array; the tape writes each once."""
-    if a is None or b is None:
-        return a is b
-    return a is b or (a.shape == b.shape and a.base is not None and a.base is b.base)
