@@ -102,9 +102,12 @@ class ProblemBar(QFrame):
         self.run_button.setAccessibleName("Cancel the run" if running else "Run kernel")
         self._worker_texts = device, state or "worker not started"
         self._worker.setToolTip(f"{device}\n{state}".strip())
-        good = "good" if "ready" in state else "bad" if run.phase == "failed" else "muted"
-        self.worker_label.setStyleSheet(f"color: {getattr(self.theme, good)}; font-size: {self.theme.px(11)}px;")
+        self._dress_worker()
         self._arrange()
+
+    def _dress_worker(self) -> None:
+        good = "good" if "ready" in self.run.worker else "bad" if self.run.phase == "failed" else "muted"
+        self.worker_label.setStyleSheet(f"color: {getattr(self.theme, good)}; font-size: {self.theme.px(11)}px;")
 
     def refuse(self, name: str, message: str) -> None:
         """Puts the reason under the field, or under the one that has just asked: the file of inputs may be to blame for
@@ -139,6 +142,7 @@ class ProblemBar(QFrame):
                 self.edits[name].setFixedWidth(digits * digit + px(15))
         self.dtype.setFixedWidth(8 * digit + px(34))
         self.causal.theme = self.dtype.theme = theme
+        self._dress_worker()
         for group in self._groups:
             refit(group, px)
         refit(self._worker, px)
