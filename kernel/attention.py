@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from kernel import configs, interpreted
 from kernel.backward import attention_delta, attention_dkdv, attention_dq
@@ -110,14 +109,18 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
 
 
 def _plain(q: Any, k: Any, v: Any) -> bool:
-    """Whether nobody else wants to see the call: no tensor subclass, no mode, no transform of torch.func."""
+    """Whether no tensor subclass or mode wants to see the call; refuses the transforms that have no rule for it."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:  # pyright: ignore[reportAttributeAccessIssue]
+        raise RuntimeError(
+            "flash_attn_triton has no rule for torch.func's transforms; use torch.autograd, and no vmap."
+        )
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in (q, k, v)):
+        raise RuntimeError("flash_attn_triton has no forward-mode derivative; use torch.autograd's backward mode.")
     return (
         type(q) in _PLAIN_TYPES
         and type(k) in _PLAIN_TYPES
         and type(v) in _PLAIN_TYPES
         and not torch._C._len_torch_dispatch_stack()
-        and torch._C._functorch.peek_interpreter_stack() is None  # pyright: ignore[reportAttributeAccessIssue]
-        and forward_ad._current_level < 0
     )
 
 
@@ -201,11 +204,12 @@ class _Attention(torch.autograd.Function):
         return o, lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
         plan = ctx.plan
         saved = (*ctx.saved_tensors, plan.causal, plan.scale, plan.allow_tf32)
-        return *_gradients(backward, *grads, *saved), None
+        # with create_graph the operator runs, which refuses to be differentiated again
+        function = attention_backward if torch.is_grad_enabled() else backward
+        return *_gradients(function, *grads, *saved), None
 
 
 def _gradients(function: Any, do: torch.Tensor | None, dlse: torch.Tensor | None, *saved: Any) -> tuple:

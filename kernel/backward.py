@@ -130,8 +130,14 @@ def visit_rows(
         q = (q * SIGN).to(q.dtype)
     lse = load_rows(lse_ptr, start + rows, seqlen_q, float("inf"), BOUNDED)
     lse = tl.where(lse == float("-inf"), float("inf"), lse)  # a row that sees no key: p = 0
-    s = tl.dot(k, tl.trans(q), input_precision=PRECISION)
-    p = tl.exp2(s * qk_scale - lse[None, :])
+    if q.dtype == tl.float32:  # summed as in the forward: p = 2^(s - lse) is no better than the two s agree
+        s = tl.trans(tl.dot(q, tl.trans(k), input_precision=PRECISION))
+    else:
+        s = tl.dot(k, tl.trans(q), input_precision=PRECISION)
+    if CAREFUL:
+        p = tl.exp2(tl.where(s == float("-inf"), s, s * qk_scale) - lse[None, :])
+    else:
+        p = tl.exp2(s * qk_scale - lse[None, :])
     if MASKED:
         seen = rows[None, :] >= (first - start)[:, None]
         p = tl.where(seen, p, 0.0)
@@ -167,7 +173,7 @@ def attention_dq(
     CAUSAL: tl.constexpr, SIGN: tl.constexpr, PRECISION: tl.constexpr, RAGGED: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
-    """One block of rows of dq (batch, heads, seqlen_q, head_dim), contiguous. RAGGED: the last tile of keys is cut off."""
+    """One block of rows of dq (batch, heads, seqlen_q, head_dim), contiguous. RAGGED: tiles of keys are cut off."""
     num_blocks = tl.cdiv(seqlen_q, BLOCK_M)
     head_index = (tl.program_id(0) // num_blocks).to(tl.int64)
     q_start = (num_blocks - 1 - tl.program_id(0) % num_blocks) * BLOCK_M  # causal: the longest rows first
@@ -226,7 +232,10 @@ def visit_keys(
     """What the tile of keys that begins at `start` adds to dq."""
     k = load_tile(k_ptr, start, seqlen_k, stride_kn, stride_kd, BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, BOUNDED, WIDE)
     s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-    p = tl.exp2(s * qk_scale - lse[:, None])
+    if CAREFUL:
+        p = tl.exp2(tl.where(s == float("-inf"), s, s * qk_scale) - lse[:, None])
+    else:
+        p = tl.exp2(s * qk_scale - lse[:, None])
     if MASKED:
         visible = tl.arange(0, BLOCK_N)[None, :] < (seen - start)[:, None]
         p = tl.where(visible, p, 0.0)
