@@ -24,6 +24,8 @@ FILL_EVERY_MS: Final = 10
 REFRESH_SECONDS: Final = 0.2
 QUIET_SECONDS: Final = 0.1
 LINE_STEPS: Final = 100_000
+MAX_HEAD: Final = 1 << 24  # numbers of one tensor of one head: drawn in about a second
+MAX_ROWS: Final = 1 << 24  # rows of all heads: each has an L of the mirror
 TENSOR_SUFFIXES: Final = (".npz", ".safetensors")
 
 
@@ -227,7 +229,15 @@ class Controller(QObject):
 
 
 def new_tape(problem: Problem) -> Tape:
-    """The problem's tape. Raises ProblemError, also when there is no memory for it."""
+    """The problem's tape. Raises ProblemError, also when it is too large to be looked at, or there is no memory."""
+    p = problem
+    field, seqlen = max(("seqlen_q", p.seqlen_q), ("seqlen_k", p.seqlen_k), key=lambda pair: pair[1])
+    if seqlen * p.head_dim > MAX_HEAD:
+        most = MAX_HEAD // p.head_dim
+        raise ProblemError(field, f"{field} is {seqlen:,}; the window shows up to {most:,} at head_dim {p.head_dim}.")
+    if p.num_heads * p.seqlen_q > MAX_ROWS:
+        rows = f"{p.num_heads:,} heads of {p.seqlen_q:,} rows"
+        raise ProblemError("heads", f"{rows} are more than the window shows; make it at most {MAX_ROWS:,} rows in all.")
     try:
         return Tape(problem)
     except MemoryError as error:

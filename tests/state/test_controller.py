@@ -175,6 +175,27 @@ def test_no_memory_is_a_refusal(controller: Watched, monkeypatch: pytest.MonkeyP
     assert controller.state == TOY
 
 
+@pytest.mark.parametrize(
+    ("fields", "blamed", "said"),
+    [
+        ({"seqlen_k": 1 << 20}, "seqlen_k", "seqlen_k is 1,048,576; the window shows up to 262,144 at head_dim 64."),
+        ({"seqlen_q": 300_000}, "seqlen_q", "seqlen_q is 300,000; the window shows up to 262,144 at head_dim 64."),
+        (
+            {"heads": 1 << 19, "kv_heads": 1},
+            "heads",
+            "524,288 heads of 64 rows are more than the window shows; make it at most 16,777,216 rows in all.",
+        ),
+    ],
+)
+def test_what_would_freeze_the_window_is_refused(controller: Watched, fields: dict, blamed: str, said: str) -> None:
+    if "heads" not in fields:
+        controller.change(head_dim=64)
+    before = controller.state
+    assert not controller.change(**fields)
+    assert controller.refusals == [(blamed, said)]
+    assert controller.state == before
+
+
 def test_undo_and_redo(controller: Watched) -> None:
     controller.change(step=50)
     controller.change(head_dim=32)
