@@ -75,12 +75,13 @@ class Compiled:
 class RunResult:
     """One run: where, the verdict with the errors it rests on, errors by tile, and times.
 
-    backend is "cuda" or "interpreter"; times of the interpreter are no GPU times. Errors are max absolute ones:
-    o_error and o_error_eager against float64, for the kernel and for eager attention in the same dtype; o_bound and
-    lse_bound are the limits of the verdict. lse (num_heads, seqlen_q) is the kernel's, float32, base 2. o_tiles and
-    lse_tiles (num_heads, num_q_blocks) are the errors of each program's rows, NaN where none of them was checked, inf
-    where one is not finite though the exact one is. mirror_*: elements that differ from the NumPy mirror, and by how
-    much; compared_programs says how many programs were compared (-1: all). The first of `times` is this kernel's.
+    backend is "cuda" or "interpreter", whose times are no GPU times, or "own" for outputs from elsewhere. Errors are
+    max absolute ones: o_error and o_error_eager against float64, for the kernel and for eager attention in the same
+    dtype; o_bound and lse_bound are the limits of the verdict. lse (num_heads, seqlen_q) is the kernel's, float32, base
+    2. o_tiles and lse_tiles (num_heads, num_q_blocks) are the errors of each program's rows, NaN where none of them was
+    checked, inf where one is not finite though the exact one is. mirror_*: elements that differ from the NumPy mirror,
+    and by how much; compared_programs says how many programs were compared (-1: all). The first of `times` is this
+    kernel's.
     """
 
     backend: str

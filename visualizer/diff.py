@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from PIL import Image, ImageChops, ImageDraw
+from PIL.PngImagePlugin import PngInfo
 from pixelmatch.contrib.PIL import pixelmatch
 
 RED: Final = (214, 39, 40)
@@ -129,12 +130,12 @@ def loaded(picture: Image.Image | Path) -> Image.Image:
     return read(picture) if isinstance(picture, Path) else picture
 
 
-def save(image: Image.Image, path: Path) -> None:
+def save(image: Image.Image, path: Path, notes: PngInfo | None = None) -> None:
     """Writes a small PNG, whole or not at all; its folders are made. Raises DiffError."""
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        image.save(part, "PNG", optimize=True)
+        image.save(part, "PNG", optimize=True, pnginfo=notes)
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -57,7 +57,7 @@ def state_of(args: argparse.Namespace) -> State:
     session = getattr(args, "session", None)
     if session is not None and args.preset is not None:
         raise UsageError("Give --session or --preset, not both.")
-    state = load(session) if session is not None else _preset(args.preset) if args.preset is not None else OPENING
+    state = load(session) if session is not None else preset_state(args.preset) if args.preset is not None else OPENING
     if args.inputs is not None:
         from kernel.inputs import file_problem
 
@@ -69,7 +69,8 @@ def state_of(args: argparse.Namespace) -> State:
     return state.change(**fields)
 
 
-def _preset(name: str) -> State:
+def preset_state(name: str) -> State:
+    """The State of the preset whose name begins so. Raises UsageError."""
     from visualizer.presets import PRESETS
 
     wanted = name.strip().lower()

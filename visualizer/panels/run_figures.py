@@ -35,7 +35,7 @@ def figures(result: RunResult) -> list[Figure]:
         lines.append(Figure("registers · shared", (value,), c.spill_bytes > 0))
     lines.append(_mirror(result))
     if result.first_differing:
-        lines.append(Figure("first differing", (result.first_differing,), not result.timed_on_gpu))
+        lines.append(Figure("first differing", (result.first_differing,), result.backend == "interpreter"))
     lines.append(Figure("rows checked", (f"{result.rows_checked:,}",)))
     blocks = f"{result.block_m} × {result.block_n}"
     if result.compiled is not None:
@@ -43,10 +43,12 @@ def figures(result: RunResult) -> list[Figure]:
         lines.append(Figure("blocks · warps · stages", (f"{blocks} · {c.num_warps} · {c.num_stages}",)))
     else:
         lines.append(Figure("blocks", (blocks,)))
-    lines.append(Figure("device", device_forms(result.device)))
+    if result.device:
+        lines.append(Figure("device", device_forms(result.device)))
     names = sorted(result.versions, key=lambda name: ("torch", "triton", "cuda", name).index(name))
     versions = [f"{name} {result.versions[name]}" for name in names]
-    lines.append(Figure("versions", tuple(" · ".join(versions[:n]) for n in range(len(versions), 0, -1)) or ("?",)))
+    if versions:
+        lines.append(Figure("versions", tuple(" · ".join(versions[:n]) for n in range(len(versions), 0, -1))))
     return lines
 
 

@@ -124,6 +124,8 @@ class Page:
     def _bars(self, area: QRect, result: RunResult, row: int) -> int:
         """The times; returns the height used."""
         theme, px = self.theme, self.theme.px
+        if result.backend == "own":
+            return 0
         if not result.timed_on_gpu:
             words = INTERPRETED
             if result.times and measured(result.times[0]):
