@@ -35,7 +35,7 @@ def visible(pixel: tuple[int, ...]) -> tuple[int, ...]:
 def test_exact_comparison_counts_every_pixel_that_differs(a: Image.Image, data: st.DataObject) -> None:
     b = data.draw(pictures(a.size))
     pairs = zip(a.get_flattened_data(), b.get_flattened_data(), strict=True)
-    differing = [visible(x) != visible(y) for x, y in pairs]  # pyright: ignore[reportArgumentType]
+    differing = [visible(x) != visible(y) for x, y in pairs]
     found = diff.compare(a, b)
     assert found.pixels == sum(differing)
     assert found.same == (not any(differing))

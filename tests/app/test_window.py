@@ -34,7 +34,7 @@ def typed(window: QWidget, text: str) -> None:
     handle = window.windowHandle()
     assert handle is not None
     for letter in text:
-        QTest.keyClick(handle, letter)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        QTest.keyClick(handle, letter)
 
 
 def names_at(window: Window) -> str:
@@ -79,13 +79,13 @@ def test_up_and_down_select_rows_of_the_block(window: Window) -> None:
 
 def test_space_plays_to_the_end_and_from_the_start_again(window: Window, qtbot) -> None:
     told: list[bool] = []
-    window.playback.playing_changed.connect(told.append)
-    window.playback.speed = 400
+    window.player.playback.playing_changed.connect(told.append)
+    window.player.playback.speed = 400
     last = len(window.controller.tape) - 1
     press(window, K.Key_Space)
     qtbot.waitUntil(lambda: told == [True, False], timeout=20_000)
     assert window.controller.state.step == last
-    window.playback.speed = 0.25
+    window.player.playback.speed = 0.25
     press(window, K.Key_Space)
     assert told == [True, False, True]
     assert window.controller.state.step == 0
@@ -96,7 +96,7 @@ def test_space_plays_to_the_end_and_from_the_start_again(window: Window, qtbot) 
 def test_a_step_by_hand_pauses(window: Window) -> None:
     press(window, K.Key_Space)
     press(window, K.Key_Right)
-    assert not window.playback.is_playing
+    assert not window.player.playback.is_playing
 
 
 def test_letters_jump_to_events(window: Window) -> None:
@@ -130,7 +130,7 @@ def test_a_field_keeps_its_keys_and_escape_gives_them_back(window: Window) -> No
     press(window, K.Key_Home)
     press(window, K.Key_Space)
     assert window.controller.state.step == 0
-    assert not window.playback.is_playing
+    assert not window.player.playback.is_playing
     press(window, K.Key_Escape)
     assert not field.hasFocus()
     press(window, K.Key_Right)
@@ -156,7 +156,7 @@ def test_buttons_take_space_only_when_reached_by_tab(window: Window) -> None:
     window.problem_bar.causal.setFocus(Qt.FocusReason.TabFocusReason)
     press(window, K.Key_Space)
     assert not window.controller.state.problem.causal
-    assert not window.playback.is_playing
+    assert not window.player.playback.is_playing
 
 
 def test_theme_and_zoom(window: Window) -> None:
@@ -173,11 +173,11 @@ def test_theme_and_zoom(window: Window) -> None:
 
 def test_presentation_fills_the_screen_and_comes_back(window: Window) -> None:
     press(window, K.Key_F11)
-    assert window.is_presenting and window.menuBar().isHidden()
+    assert window.dress.is_presenting and window.menuBar().isHidden()
     press(window, K.Key_Right)
     assert window.controller.state.step == 1
     press(window, K.Key_Escape)
-    assert not window.is_presenting and not window.menuBar().isHidden()
+    assert not window.dress.is_presenting and not window.menuBar().isHidden()
     assert window.look.zoom == window.settings.zoom == 1.0
 
 
@@ -197,9 +197,9 @@ def test_a_panel_alone_and_back(window: Window, name: str) -> None:
 def test_a_double_click_on_the_title_fills_the_window(window: Window) -> None:
     panel = window.panels["rows"]
     QTest.mouseDClick(panel, Qt.MouseButton.LeftButton, pos=panel.title_label.geometry().center())
-    assert window.maximised == "rows"
+    assert window.panel_layout.maximised == "rows"
     QTest.mouseDClick(panel, Qt.MouseButton.LeftButton, pos=panel.title_label.geometry().center())
-    assert window.maximised is None
+    assert window.panel_layout.maximised is None
 
 
 def test_panels_are_hidden_and_shown_and_the_last_one_stays(window: Window) -> None:
@@ -287,7 +287,7 @@ def test_the_state_and_the_look_come_back_at_the_next_start(make_window: Callabl
     first = make_window()
     press(first, K.Key_End)
     press(first, K.Key_T)
-    first.toggle_panel("rows")
+    first.panel_layout.toggle("rows")
     first.files.save_to(tmp_path / "a.json")
     press(first, K.Key_Left)
     first.close()
@@ -329,7 +329,7 @@ def test_an_empty_problem_shows_its_reason_everywhere(window: Window) -> None:
     window.controller.change(seqlen_q=0)
     for key in (K.Key_Right, K.Key_Space, K.Key_End, K.Key_Down, K.Key_N):
         press(window, key)
-    assert not window.playback.is_playing
+    assert not window.player.playback.is_playing
     assert window.frame is not None and window.frame.empty
     window.controller.change(seqlen_q=64)
     press(window, K.Key_End)
@@ -341,7 +341,7 @@ def test_settings_that_are_rubbish_do_not_matter(make_window: Callable[..., Wind
         b"[General\nzoom=@Variant(\0\0\0\x7f)\ntheme=\xff\xfe\nspeed=fast\n[window]\ngeometry=7"
     )
     window = make_window()
-    assert (window.look.zoom, window.look.name, window.playback.speed) == (1.0, "dark", 4.0)
+    assert (window.look.zoom, window.look.name, window.player.playback.speed) == (1.0, "dark", 4.0)
 
 
 def test_settings_of_other_types_are_the_defaults(tmp_path: Path, qapp) -> None:

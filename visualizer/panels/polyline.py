@@ -28,5 +28,5 @@ def polyline(x: np.ndarray, y: np.ndarray) -> QPainterPath:
     elements["kind"][1:] = finite[:-1]
     elements = elements[finite]
     stream = QDataStream(QByteArray(struct.pack(">i", len(elements)) + elements.tobytes() + struct.pack(">ii", 0, 0)))
-    stream >> path  # pyright: ignore[reportUnusedExpression, reportOperatorIssue]
+    stream >> path  # pyright: ignore[reportUnusedExpression]
     return path
