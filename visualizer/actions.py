@@ -69,11 +69,11 @@ def _go() -> list[Action]:
         ]  # fmt: skip
 
     return [
-        step("Play or pause", "go.play", lambda w: w.playback.toggle(), "Space", group=0),
-        step("Play faster", "go.faster", lambda w: w.change_speed(1), "]", group=0),
-        step("Play slower", "go.slower", lambda w: w.change_speed(-1), "[", group=0),
-        step("Next step", "go.next", lambda w: w.step(1), "Right"),
-        step("Previous step", "go.previous", lambda w: w.step(-1), "Left"),
+        step("Play or pause", "go.play", lambda w: w.player.playback.toggle(), "Space", group=0),
+        step("Play faster", "go.faster", lambda w: w.player.change_speed(1), "]", group=0),
+        step("Play slower", "go.slower", lambda w: w.player.change_speed(-1), "[", group=0),
+        step("Next step", "go.next", lambda w: w.player.step(1), "Right"),
+        step("Previous step", "go.previous", lambda w: w.player.step(-1), "Left"),
         step("Next tile", "go.next_tile", lambda w: w.controller.by_tile(True), "Shift+Right"),
         step("Previous tile", "go.previous_tile", lambda w: w.controller.by_tile(False), "Shift+Left"),
         step("Next program", "go.next_program", lambda w: w.controller.by_program(True), "Ctrl+Right"),
@@ -110,13 +110,13 @@ def _view() -> list[Action]:
         window.controller.change(lse_unit="ln" if window.controller.state.lse_unit == "log2" else "log2")
 
     actions = [
-        Action("view.theme", "Dark or light", lambda w: w.switch_theme(), ("T",), "&View", 0),
-        Action("view.larger", "Larger", lambda w: w.change_zoom(1), ("Ctrl++", "Ctrl+="), "&View", 0),
-        Action("view.smaller", "Smaller", lambda w: w.change_zoom(-1), ("Ctrl+-",), "&View", 0),
-        Action("view.normal", "Normal size", lambda w: w.change_zoom(0), ("Ctrl+0",), "&View", 0),
+        Action("view.theme", "Dark or light", lambda w: w.dress.switch_theme(), ("T",), "&View", 0),
+        Action("view.larger", "Larger", lambda w: w.dress.change_zoom(1), ("Ctrl++", "Ctrl+="), "&View", 0),
+        Action("view.smaller", "Smaller", lambda w: w.dress.change_zoom(-1), ("Ctrl+-",), "&View", 0),
+        Action("view.normal", "Normal size", lambda w: w.dress.change_zoom(0), ("Ctrl+0",), "&View", 0),
         Action(
-            "view.present", "Presentation", lambda w: w.switch_presentation(), ("F11",), "&View", 0,
-            "The whole screen, larger, without menus", checked=lambda w: w.is_presenting,
+            "view.present", "Presentation", lambda w: w.dress.switch_presentation(), ("F11",), "&View", 0,
+            "The whole screen, larger, without menus", checked=lambda w: w.dress.is_presenting,
         ),
         Action(
             "view.motion", "Motion", lambda w: w.switch_motion(), (), "&View", 0,
@@ -133,16 +133,16 @@ def _view() -> list[Action]:
     for number, (name, title) in enumerate(PANELS.items(), 1):
         actions += [
             Action(
-                f"view.panel.{name}", title, lambda w, name=name: w.toggle_panel(name), (), "&View/Panels",
-                tip=f"Show or hide {title}", checked=lambda w, name=name: w.is_panel_shown(name),
+                f"view.panel.{name}", title, lambda w, name=name: w.panel_layout.toggle(name), (), "&View/Panels",
+                tip=f"Show or hide {title}", checked=lambda w, name=name: w.panel_layout.is_shown(name),
             ),
             Action(
                 f"view.fill.{name}", f"{title} alone", lambda w, name=name: w.maximise(name), (f"Ctrl+{number}",),
                 "&View/One panel alone", tip=f"{title} fills the window; again to restore",
-                checked=lambda w, name=name: w.maximised == name,
+                checked=lambda w, name=name: w.panel_layout.maximised == name,
             ),
         ]  # fmt: skip
-    actions.append(Action("view.reset", "Reset the layout", lambda w: w.reset_layout(), (), "&View", 3))
+    actions.append(Action("view.reset", "Reset the layout", lambda w: w.panel_layout.reset(), (), "&View", 3))
     return actions
 
 

@@ -105,7 +105,7 @@ class Menus:
         if self._lessons.isEmpty():
             for lesson in lessons():
                 item = self._lessons.addAction(lesson.title)
-                item.triggered.connect(lambda _=False, lesson=lesson: self._window.open_lesson(lesson))
+                item.triggered.connect(lambda _=False, lesson=lesson: self._window.lesson_bar.open(lesson))
 
     def _list_recent(self) -> None:
         self._recent.clear()

@@ -12,7 +12,6 @@ from kernel.problem import Problem
 from kernel.results import Hello, RunResult
 from visualizer.frame import RunView
 
-
 STOPPED: Final = "worker stopped; the next run starts it"
 
 

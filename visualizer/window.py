@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QIcon, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QApplication, QMainWindow, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMainWindow, QVBoxLayout, QWidget
 
 import assets
-from visualizer import help, theme
-from visualizer.actions import ACTIONS
+from visualizer import finder, help, theme
 from visualizer.controller import Controller
+from visualizer.dress import Dress
 from visualizer.files import Files, dropped_paths
 from visualizer.frame import Frame
-from visualizer.help import key_text
 from visualizer.keys import KeyGuard
 from visualizer.layout import PanelLayout
 from visualizer.lesson_bar import LessonBar
-from visualizer.lessons import Lesson, lessons
 from visualizer.menus import Menus
 from visualizer.message_bar import MessageBar
 from visualizer.motion import Motion
-from visualizer.palette import Entry, Palette
+from visualizer.palette import Palette
 from visualizer.panels.chip import ChipPanel
 from visualizer.panels.ledger import LedgerPanel
 from visualizer.panels.lse import LsePanel
@@ -33,13 +32,11 @@ from visualizer.panels.rows import RowsPanel
 from visualizer.panels.run import RunPanel
 from visualizer.panels.source import SourcePanel
 from visualizer.panels.tiles import TilesPanel
-from visualizer.panels.transport import SPEEDS, TransportPanel
-from visualizer.playback import Playback
-from visualizer.presets import PRESETS
-from visualizer.settings import ZOOMS, Settings
+from visualizer.panels.transport import TransportPanel
+from visualizer.player import Player
+from visualizer.settings import Settings
 from visualizer.state import State
 
-PRESENTATION_ZOOM: Final = 1.5
 FIRST_SIZE: Final = (1440, 900)
 
 
@@ -52,31 +49,26 @@ class Window(QMainWindow):
         super().__init__()
         self.controller, self.settings = controller, settings
         self.frame: Frame | None = None
-        self.look = theme.theme(settings.theme, settings.zoom)
-        self.is_presenting = False
+        self.dress = Dress(self, settings, self._dressed)
         self._help: help.HelpDialog | None = None
-        self._zoom_before = settings.zoom
-        self._was_maximised = False
         self._is_painted = False
-        self.playback = Playback(settings.speed)
         self.files = Files(controller, settings, self)
         self._build()
+        self.player = Player(controller, self.transport, settings, self)
+        self.playback = self.player.playback
         self.menus = Menus(self)
         self._guard = KeyGuard(self)
         self._guard.watch(self)
         self.motion = Motion(self, self.tiles, self.chip)
-        self.palette_card = Palette(self.look, self, self._palette_entries, self._palette_numbers)
+        self.palette_card = Palette(self.look, self, partial(finder.entries, self), partial(finder.numbered, self))
+        bars = (self.problem_bar, self.message_bar, self.lesson_bar, self.transport)
+        self.dress.parts = [*bars, self.palette_card, self.panel_layout, *self.panels.values()]
         self._connect()
         self._restore()
         self.problem_bar.show_problem(controller.state.problem)
         self._title()
         self.setFocus()  # not the first field: keys play and step from the start
         controller.refresh()
-
-    @property
-    def maximised(self) -> str | None:
-        """The panel that fills the window."""
-        return self.panel_layout.maximised
 
     def _build(self) -> None:
         self.setWindowIcon(QIcon(str(assets.path("icon.png"))))
@@ -100,6 +92,8 @@ class Window(QMainWindow):
         self.panel_layout = PanelLayout(self.panels, look)
         self._central = QWidget()
         self._outer = QVBoxLayout(self._central)
+        self._outer.setContentsMargins(0, 0, 0, 0)
+        self._outer.setSpacing(0)
         self._inner = QVBoxLayout()
         self._outer.addWidget(self.problem_bar)
         self._outer.addLayout(self._inner, 1)
@@ -131,12 +125,7 @@ class Window(QMainWindow):
             panel.title_label.setToolTip("Double-click: this panel alone, and back")
         transport.change.connect(lambda fields: c.change(**fields))
         transport.jump.connect(c.jump)
-        transport.play_toggled.connect(self.playback.toggle)
-        transport.speed_changed.connect(self._set_speed)
-        transport.set_speed(self.playback.speed)
         self.source.line_clicked.connect(c.go_to_line)
-        self.playback.due.connect(self._play)
-        self.playback.playing_changed.connect(self._on_playing)
         self.panel_layout.shown_changed.connect(self._show_all)
 
     # frames
@@ -151,7 +140,7 @@ class Window(QMainWindow):
         if frame.run.phase == "running" and (before is None or before.run.phase != "running"):
             self.panel_layout.bring_forward("run")
         if self.settings.motion and self.isVisible():
-            self.motion.follow(before, frame, self.playback.speed if self.playback.is_playing else 0.0)
+            self.motion.follow(before, frame, self.player.playing_speed)
 
     def _show_all(self) -> None:
         if self.frame is not None:
@@ -160,33 +149,6 @@ class Window(QMainWindow):
     def _on_state(self) -> None:
         self._title()
         self.menus.follow()
-
-    # moving
-
-    def step(self, by: int) -> None:
-        self.playback.pause()
-        self.controller.step_by(by)
-
-    def change_speed(self, by: int) -> None:
-        """The next faster (1) or slower (-1) of the speeds that the transport offers."""
-        nearest = min(range(len(SPEEDS)), key=lambda i: abs(SPEEDS[i] - self.playback.speed))
-        self._set_speed(SPEEDS[min(max(0, nearest + by), len(SPEEDS) - 1)])
-
-    def _set_speed(self, speed: float) -> None:
-        self.playback.speed = speed
-        self.settings.speed = self.playback.speed
-        self.transport.set_speed(self.playback.speed)
-
-    def _play(self, steps: int) -> None:
-        self.controller.step_by(steps)
-        if self.controller.state.step >= len(self.controller.tape) - 1:
-            self.playback.pause()
-
-    def _on_playing(self, playing: bool) -> None:
-        if playing and self.controller.state.step >= len(self.controller.tape) - 1:
-            self.controller.change(step=0)
-        self.controller.is_playing = playing
-        self.transport.set_playing(playing)
 
     # words
 
@@ -209,62 +171,19 @@ class Window(QMainWindow):
 
     # the look
 
-    def switch_theme(self) -> None:
-        self.settings.theme = "light" if self.look.name == "dark" else "dark"
-        self._dress(self.settings.theme, self.look.zoom)
+    @property
+    def look(self) -> theme.Theme:
+        return self.dress.look
 
-    def change_zoom(self, by: int) -> None:
-        """One notch larger (1) or smaller (-1); 0 is the normal size."""
-        larger = [z for z in ZOOMS if z > self.look.zoom + 0.01]
-        smaller = [z for z in ZOOMS if z < self.look.zoom - 0.01]
-        zoom = (
-            1.0
-            if by == 0
-            else (larger[0] if larger else ZOOMS[-1])
-            if by > 0
-            else (smaller or ZOOMS)[-1 if smaller else 0]
-        )
-        if not self.is_presenting:
-            self.settings.zoom = zoom
-        self._dress(self.look.name, zoom)
-
-    def _dress(self, name: theme.ThemeName, zoom: float) -> None:
-        self.look = look = theme.theme(name, zoom)
-        app = QApplication.instance()
-        assert isinstance(app, QApplication)
-        theme.apply(app, look)
-        bars = (self.problem_bar, self.message_bar, self.lesson_bar, self.transport)
-        for part in (*bars, self.palette_card, self.panel_layout):
-            part.set_theme(look)
-        for panel in self.panels.values():
-            panel.set_theme(look)
+    def _dressed(self) -> None:
+        """After the look has changed."""
         self._fit()
         self.menus.update()
 
     def _fit(self) -> None:
         px = self.look.px
-        self._outer.setContentsMargins(0, 0, 0, 0)
-        self._outer.setSpacing(0)
         self._inner.setContentsMargins(px(10), px(10), px(10), px(10))
         self._inner.setSpacing(px(10))
-
-    def switch_presentation(self) -> None:
-        """The whole screen, larger and without menus; a second time: back."""
-        self.is_presenting = not self.is_presenting
-        self.menuBar().setVisible(not self.is_presenting)
-        if self.is_presenting:
-            self._was_maximised, self._zoom_before = self.isMaximized(), self.look.zoom
-            self.showFullScreen()
-            self._dress(self.look.name, max(self._largest_zoom(PRESENTATION_ZOOM), self.look.zoom))
-        else:
-            self.showMaximized() if self._was_maximised else self.showNormal()
-            self._dress(self.look.name, self._zoom_before)
-
-    def _largest_zoom(self, wanted: float) -> float:
-        """`wanted`, or the largest zoom at which all panels still fit on the screen."""
-        screen, least = self.screen().size(), self.minimumSizeHint()
-        fits = self.look.zoom * min(screen.width() / least.width(), screen.height() / least.height())
-        return max([zoom for zoom in ZOOMS if zoom <= min(wanted, fits)], default=1.0)
 
     def switch_motion(self) -> None:
         self.settings.motion = not self.settings.motion
@@ -272,19 +191,10 @@ class Window(QMainWindow):
 
     # panels
 
-    def is_panel_shown(self, name: str) -> bool:
-        return self.panel_layout.is_shown(name)
-
-    def toggle_panel(self, name: str) -> None:
-        self.panel_layout.toggle(name)
-
     def maximise(self, name: str | None) -> None:
         self.motion.stop()
         self.panel_layout.maximise(name)
         self.menus.update()
-
-    def reset_layout(self) -> None:
-        self.panel_layout.reset()
 
     def escape(self) -> None:
         """Cancels the run, or takes back the nearest thing that covers the window."""
@@ -292,17 +202,14 @@ class Window(QMainWindow):
             self.controller.cancel()
         elif self.message_bar.sentence:
             self.message_bar.hide()
-        elif self.maximised:
+        elif self.panel_layout.maximised:
             self.maximise(None)
         elif self.lesson_bar.lesson is not None:
             self.lesson_bar.leave()
-        elif self.is_presenting:
-            self.switch_presentation()
+        elif self.dress.is_presenting:
+            self.dress.switch_presentation()
 
     # lessons
-
-    def open_lesson(self, lesson: Lesson) -> None:
-        self.lesson_bar.open(lesson)
 
     def page(self, by: int) -> None:
         """What a presenter's clicker does: the lesson's next or previous stop, or else eight rows down or up."""
@@ -345,36 +252,6 @@ class Window(QMainWindow):
         self._help = make(self.look, self)
         self._help.show()
 
-    def _palette_entries(self) -> list[Entry]:
-        entries = [
-            Entry(action.text.rstrip("…"), key_text(action.keys), lambda action=action: action.call(self))
-            for action in ACTIONS
-            if action.menu and action.id != "help.palette" and (action.enabled is None or action.enabled(self))
-        ]
-        entries += [Entry(f"Open preset: {p.name}", p.why, lambda p=p: self.controller.open_preset(p)) for p in PRESETS]
-        entries += [
-            Entry(
-                f"Lesson: {lesson.title}", f"{len(lesson.stops)} stops", lambda lesson=lesson: self.open_lesson(lesson)
-            )
-            for lesson in lessons()
-        ]
-        entries += [
-            Entry(f"Open {path.name}", str(path.parent), lambda path=path: self.files.open(path))
-            for path in self.settings.recent
-        ]
-        return entries
-
-    def _palette_numbers(self, what: str, number: int) -> list[Entry]:
-        entries, total = [], len(self.controller.tape)
-        if what != "row" and total:
-            step = min(number, total - 1)
-            entries.append(Entry(f"Go to step {step:,}", f"of {total:,}", lambda: self.controller.change(step=step)))
-        if what != "step" and self.frame is not None and self.frame.rows is not None:
-            start, end = self.frame.rows.rows
-            if start <= number < end:
-                entries.append(Entry(f"Select row {number:,}", "", lambda: self.controller.change(row=number - start)))
-        return entries
-
     # Qt's events, and what is kept
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -406,8 +283,8 @@ class Window(QMainWindow):
         super().closeEvent(event)
 
     def _keep_window(self) -> None:
-        if self.is_presenting:
-            self.switch_presentation()
+        if self.dress.is_presenting:
+            self.dress.switch_presentation()
         self.settings.set_bytes("geometry", self.saveGeometry())
         for name, sizes in self.panel_layout.save().items():
             self.settings.set_bytes(name, sizes)

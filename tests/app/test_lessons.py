@@ -18,7 +18,7 @@ def bar_is_whole(window: Window) -> bool:
 
 @pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.title)
 def test_every_stop_shows_its_moment_and_its_words(window: Window, lesson: Lesson) -> None:
-    window.open_lesson(lesson)
+    window.lesson_bar.open(lesson)
     for number, stop in enumerate(lesson.stops, 1):
         QApplication.processEvents()
         assert window.controller.state == stop.state
@@ -31,7 +31,7 @@ def test_every_stop_shows_its_moment_and_its_words(window: Window, lesson: Lesso
 
 def test_page_up_goes_back_and_a_person_may_wander(window: Window) -> None:
     lesson = lessons()[0]
-    window.open_lesson(lesson)
+    window.lesson_bar.open(lesson)
     press(window, K.Key_PageDown)
     press(window, K.Key_Right)
     assert window.controller.state != lesson.stops[1].state
@@ -43,7 +43,7 @@ def test_page_up_goes_back_and_a_person_may_wander(window: Window) -> None:
 
 
 def test_escape_leaves_the_lesson_and_pages_are_rows_again(window: Window) -> None:
-    window.open_lesson(lessons()[0])
+    window.lesson_bar.open(lessons()[0])
     press(window, K.Key_Escape)
     assert window.lesson_bar.isHidden()
     window.controller.go_to(TOY)
@@ -63,6 +63,6 @@ def test_the_menu_lists_them_and_the_palette_finds_them(window: Window) -> None:
 def test_undo_leads_back_to_before_the_lesson(window: Window) -> None:
     press(window, K.Key_End)
     before = window.controller.state
-    window.open_lesson(lessons()[0])
+    window.lesson_bar.open(lessons()[0])
     press(window, K.Key_Z, CTRL)
     assert window.controller.state == before

@@ -99,7 +99,7 @@ def test_steps_that_come_faster_than_a_flight_stand_still(moving: Window) -> Non
 
 
 def test_a_hidden_panel_takes_part_in_nothing(moving: Window) -> None:
-    moving.toggle_panel("tiles")
+    moving.panel_layout.toggle("tiles")
     stand_before(moving, "load_k")
     press(moving, K.Key_Right)
     assert not moving.motion.flight.is_flying
