@@ -42,6 +42,7 @@ def flash_attn_triton(
     num_warps: int | None = None,
     num_stages: int | None = None,
     allow_tf32: bool = False,
+    backend: str | None = None,
 ) -> Any:
     """softmax(sm_scale · q·kᵀ)·v, computed tile by tile (Dao, FlashAttention-2, 2023).
 
@@ -53,15 +54,18 @@ def flash_attn_triton(
     lse_i = log2 sum_j exp(sm_scale q_i k_j). A row that sees no key has o = 0 and lse = -inf. An inf or NaN reaches
     the rows that see it and no others. Both o and lse are differentiable, once.
     float32 is multiplied in full precision unless allow_tf32. Blocks, warps and stages not given are kernel.configs'.
+    backend: "triton" is the portable kernel, "hopper" the one for Hopper GPUs; None takes "hopper" where it applies and
+    no blocks, warps or stages are given. The gradients go the same way, and are portable where "hopper" has none.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
     causal, asked = bool(causal), (block_m or 0, block_n or 0, num_warps or 0, num_stages or 0)
+    backend = _backend(backend, asked)
     if torch.compiler.is_compiling() or not _plain(q, k, v):
         check(q, k, v, sm_scale)
         scale = _scale(q, sm_scale)
-        o, lse = attention(q, k, v, causal, scale, list(asked), allow_tf32)
+        o, lse = attention(q, k, v, causal, scale, list(asked), allow_tf32, backend)
     else:
-        plan = _find_plan(q, k, v, causal, sm_scale, asked, allow_tf32)
+        plan = _find_plan(q, k, v, causal, sm_scale, asked, allow_tf32, backend)
         if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
             o, lse = _Attention.apply(q, k, v, plan)
         else:
@@ -135,6 +139,8 @@ class _Plan(NamedTuple):
     causal: bool
     scale: float
     allow_tf32: bool
+    backend: str
+    hopper: Any
 
 
 def _find_plan(
@@ -145,15 +151,21 @@ def _find_plan(
     sm_scale: float | None,
     asked: tuple[int, ...],
     allow_tf32: bool,
+    backend: str,
 ) -> _Plan:
     key: Any = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype)
-    key = (*key, q.device, k.device, v.device, causal, sm_scale, asked, allow_tf32)
+    key = (*key, q.device, k.device, v.device, causal, sm_scale, asked, allow_tf32, backend)
     plan = _plans.get(key)
     if plan is None:
         check(q, k, v, sm_scale)
+        plan = _make_plan(q, k, v, causal, _scale(q, sm_scale), asked, allow_tf32, backend)
+        if _is_capturing(q):
+            return plan  # what a capture forbids may be possible at the next call
         if len(_plans) >= MAX_PLANS:
+            if q.is_cuda:
+                torch.cuda.synchronize(q.device)  # a launch under way may still read what a plan holds
             _plans.clear()
-        plan = _plans[key] = _make_plan(q, k, v, causal, _scale(q, sm_scale), asked, allow_tf32)
+        _plans[key] = plan
     return plan
 
 
@@ -165,9 +177,11 @@ def _make_plan(
     scale: float,
     asked: tuple[int, ...],
     allow_tf32: bool,
+    backend: str,
 ) -> _Plan:
     batch, heads, seqlen_q, head_dim = q.shape
-    config = configs.forward(_gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, *asked)
+    tf32 = _precision(q, allow_tf32) == "tf32"
+    config = configs.forward(_gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, tf32, *asked)
     return _Plan(
         (batch, heads, seqlen_q, head_dim),
         (batch * heads, seqlen_q),
@@ -177,6 +191,8 @@ def _make_plan(
         causal,
         scale,
         allow_tf32,
+        backend,
+        _hopper_plan(q, k, v, causal, scale, backend),
     )
 
 
@@ -186,6 +202,14 @@ _plans: dict[Any, _Plan] = {}
 
 def _launch(plan: _Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """o (batch, heads, seqlen_q, head_dim) and lse (batch * heads, seqlen_q)."""
+    if plan.hopper is not None:
+        found = plan.hopper.run(q, k, v, plan.scale)
+        if found is not None:
+            return found
+        if plan.backend == "hopper":
+            raise ValueError(
+                'q, k or v does not start at a multiple of 16 bytes, which backend="hopper" needs; copy it.'
+            )
     o = torch.empty(plan.o_shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
     _run(attention_forward, q.device, plan.programs, (q, k, v, o, lse, *plan.arguments), plan.constants)
@@ -206,7 +230,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
         plan = ctx.plan
-        saved = (*ctx.saved_tensors, plan.causal, plan.scale, plan.allow_tf32)
+        saved = (*ctx.saved_tensors, plan.causal, plan.scale, plan.allow_tf32, plan.backend)
         # with create_graph the operator runs, which refuses to be differentiated again
         function = attention_backward if torch.is_grad_enabled() else backward
         return *_gradients(function, *grads, *saved), None
@@ -221,10 +245,17 @@ def _gradients(function: Any, do: torch.Tensor | None, dlse: torch.Tensor | None
 
 
 def forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, asked: list[int], allow_tf32: bool
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float,
+    asked: list[int],
+    allow_tf32: bool,
+    backend: str = "",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """o and lse of tensors that were checked; asked: block_m, block_n, num_warps, num_stages, 0 for the table's."""
-    return _launch(_find_plan(q, k, v, causal, scale, tuple(asked), allow_tf32), q, k, v)
+    return _launch(_find_plan(q, k, v, causal, scale, tuple(asked), allow_tf32, backend), q, k, v)
 
 
 def backward(
@@ -238,8 +269,15 @@ def backward(
     causal: bool,
     scale: float,
     allow_tf32: bool,
+    backend: str = "",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq, dk and dv, contiguous, from the gradients of o and lse; two calls give the same bits."""
+    """dq, dk and dv, contiguous, from the gradients of o and lse; two portable calls give the same bits."""
+    if backend != "triton" and _is_hopper(q):
+        from kernel import hopper_backward
+
+        found = hopper_backward.backward(do, dlse, q, k, v, o, lse, causal, scale)
+        if found is not None:
+            return found
     head_dim = q.shape[3]
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     if q.numel() == 0 or k.numel() == 0:
@@ -274,27 +312,59 @@ attention_backward = torch.library.custom_op("flashscope::attention_backward", b
 
 
 @attention.register_fake
-def _(q, k, v, causal, scale, asked, allow_tf32):
+def _(q, k, v, causal, scale, asked, allow_tf32, backend=""):
     return q.new_empty(q.shape), q.new_empty((q.shape[0] * q.shape[1], q.shape[2]), dtype=torch.float32)
 
 
 @attention_backward.register_fake
-def _(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32):
+def _(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32, backend=""):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
-    q, k, v, ctx.causal, ctx.scale, _, ctx.allow_tf32 = inputs
+    q, k, v, ctx.causal, ctx.scale, _, ctx.allow_tf32, ctx.backend = inputs
     ctx.save_for_backward(q, k, v, *output)
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple:
-    saved = (*ctx.saved_tensors, ctx.causal, ctx.scale, ctx.allow_tf32)
-    return *_gradients(attention_backward, do, dlse, *saved), *(None,) * 4
+    saved = (*ctx.saved_tensors, ctx.causal, ctx.scale, ctx.allow_tf32, ctx.backend)
+    return *_gradients(attention_backward, do, dlse, *saved), *(None,) * 5
 
 
 attention.register_autograd(_differentiate, setup_context=_save)
+
+
+def _backend(backend: str | None, asked: tuple[int, ...]) -> str:
+    """ "triton", "hopper", or "" where the tensors decide."""
+    if backend not in (None, "triton", "hopper"):
+        raise ValueError(f'backend is {backend!r}; it must be "triton", "hopper" or None.')
+    if backend == "hopper" and any(asked):
+        raise ValueError('backend="hopper" chooses its own blocks, warps and stages; leave them out.')
+    return "triton" if any(asked) else backend or ""
+
+
+def _is_hopper(q: torch.Tensor) -> bool:
+    return not INTERPRETED and _gpu(q.device.index).capability == (9, 0)
+
+
+def _hopper_plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, backend: str) -> Any:
+    """The Hopper kernel's plan for this problem, or None; Gluon is imported only on a GPU that can run it."""
+    refusal = "this is no Hopper GPU"
+    if backend != "triton" and _is_hopper(q):
+        from kernel import hopper
+
+        plan = hopper.plan(q, k, v, causal, scale)
+        if not plan.refusal:
+            return plan
+        refusal = plan.refusal
+    if backend == "hopper":
+        raise ValueError(f'backend="hopper" cannot take this: {refusal}; leave backend out for the portable kernel.')
+    return None
+
+
+def _is_capturing(q: torch.Tensor) -> bool:
+    return q.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _run(kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ SHARED_LIMITS: Final = {
 }
 BLOCKS: Final = (16, 32, 64, 128, 256)
 
-# padded head_dim -> configuration. 16-bit inputs on tensor cores; (128, causal): measured, on an H200
+# padded head_dim -> configuration. Hopper: measured on an H200; wgmma instructions, which need 64 rows
 HOPPER: Final = {
     16: Config(128, 64, 4, 3),
     32: Config(128, 64, 4, 3),
@@ -65,7 +65,7 @@ HOPPER: Final = {
     256: Config(128, 64, 8, 2),
 }
 HOPPER_CAUSAL: Final = HOPPER | {128: Config(64, 64, 4, 3)}
-# mma.sync instructions; block_m >= head_dim keeps a row of scores in one warp
+# Ampere and later: mma.sync instructions; block_m >= head_dim keeps a row of scores in one warp
 AMPERE: Final = {
     16: Config(128, 64, 4, 3),
     32: Config(128, 64, 4, 3),
@@ -73,14 +73,39 @@ AMPERE: Final = {
     128: Config(128, 64, 8, 2),
     256: Config(64, 32, 8, 2),
 }
-# Triton multiplies float32, and everything before Ampere, without tensor cores; larger tiles spill and compile for minutes
-PLAIN: Final = {
-    16: Config(64, 32, 8, 1),
-    32: Config(64, 32, 8, 1),
-    64: Config(32, 32, 8, 1),
-    128: Config(32, 32, 8, 1),
-    256: Config(32, 16, 8, 1),
+TF32: Final = {
+    16: Config(64, 64, 4, 2),
+    32: Config(64, 64, 4, 2),
+    64: Config(64, 64, 4, 2),
+    128: Config(64, 32, 4, 2),
+    256: Config(32, 32, 8, 1),
 }
+# Triton multiplies float32, and all before Ampere, without tensor cores; larger tiles spill, and compile for minutes
+PLAIN: Final = {
+    16: Config(64, 32, 8, 2),
+    32: Config(64, 32, 8, 2),
+    64: Config(32, 32, 8, 2),
+    128: Config(32, 32, 8, 1),
+    256: Config(16, 16, 8, 1),
+}
+# padded head_dim -> dk/dv's and dq's
+HOPPER_BACKWARD: Final = {
+    64: (Config(64, 128, 8, 3), Config(128, 64, 8, 3)),
+    128: (Config(64, 64, 4, 2), Config(64, 64, 4, 2)),
+    256: (Config(32, 64, 8, 2), Config(64, 32, 8, 2)),
+}
+HOPPER_BACKWARD_CAUSAL: Final = HOPPER_BACKWARD | {64: (Config(64, 64, 4, 2), Config(64, 64, 4, 3))}
+AMPERE_BACKWARD: Final = {
+    64: (Config(64, 64, 4, 2), Config(64, 64, 4, 2)),
+    128: (Config(32, 64, 8, 2), Config(64, 32, 8, 2)),
+    256: (Config(32, 32, 8, 1), Config(32, 32, 8, 1)),
+}
+PLAIN_BACKWARD: Final = {
+    64: (Config(32, 32, 8, 1), Config(32, 32, 8, 1)),
+    128: (Config(16, 32, 8, 1), Config(32, 16, 8, 1)),
+    256: (Config(16, 8, 8, 1), Config(8, 16, 8, 1)),
+}
+DELTA: Final = Config(64, 16, 4, 1)
 
 
 def forward(
@@ -88,6 +113,7 @@ def forward(
     head_dim: int,
     dtype: str,
     causal: bool,
+    tf32: bool = False,
     block_m: int = 0,
     block_n: int = 0,
     num_warps: int = 0,
@@ -105,21 +131,30 @@ def forward(
         raise ValueError(f"num_warps is {num_warps}; it must be 1, 2, 4, 8 or 16.")
     if num_stages and not 1 <= num_stages <= 8:
         raise ValueError(f"num_stages is {num_stages}; it must be from 1 to 8.")
-    chosen = _table(gpu, dtype, causal)[_pad(head_dim)]
+    chosen = _table(gpu, dtype, causal, tf32)[_pad(head_dim)]
     asked = replace(chosen, **_given(block_m=block_m, block_n=block_n))
     if asked != chosen:
-        chosen = replace(asked, num_warps=_warps(gpu, head_dim, dtype, asked))
+        chosen = replace(asked, num_warps=_warps(gpu, head_dim, dtype, tf32, asked))
     chosen = replace(chosen, **_given(num_warps=num_warps, num_stages=num_stages))
     limit = shared_limit(gpu)
-    while not num_stages and chosen.num_stages > 1 and shared_bytes(gpu, head_dim, dtype, chosen) > limit:
+    while not num_stages and chosen.num_stages > 1 and shared_bytes(gpu, head_dim, dtype, chosen, tf32) > limit:
         chosen = replace(chosen, num_stages=chosen.num_stages - 1)
-    if shared_bytes(gpu, head_dim, dtype, chosen) > limit:
-        raise ValueError(too_large(gpu, head_dim, dtype, chosen))
+    if shared_bytes(gpu, head_dim, dtype, chosen, tf32) > limit:
+        raise ValueError(too_large(gpu, head_dim, dtype, chosen, tf32))
     return chosen
 
 
 def backward(gpu: Gpu, head_dim: int, dtype: str, causal: bool) -> BackwardConfig:
-    return BackwardConfig(Config(64, 64, 4, 1), Config(64, 64, 4, 2), Config(64, 64, 4, 2))
+    """The configuration of the backward's kernels. Raises ValueError when the GPU has no bfloat16."""
+    _check_dtype(gpu, dtype)
+    table = AMPERE_BACKWARD
+    if gpu == INTERPRETER:
+        table = dict.fromkeys(PLAIN_BACKWARD, (Config(64, 64, 4, 1), Config(64, 64, 4, 1)))
+    elif not _tensor_cores(gpu, dtype, False):
+        table = PLAIN_BACKWARD
+    elif gpu.capability[0] == 9:
+        table = HOPPER_BACKWARD_CAUSAL if causal else HOPPER_BACKWARD
+    return BackwardConfig(DELTA, *table[max(64, _pad(head_dim))])
 
 
 def shared_limit(gpu: Gpu) -> int:
@@ -127,37 +162,59 @@ def shared_limit(gpu: Gpu) -> int:
     return SHARED_LIMITS.get(gpu.capability, 101_376 if gpu.capability >= (8, 0) else 65_536)
 
 
-def shared_bytes(gpu: Gpu, head_dim: int, dtype: str, config: Config) -> int:
+def shared_bytes(gpu: Gpu, head_dim: int, dtype: str, config: Config, tf32: bool = False) -> int:
     """Bytes of shared memory that Triton allocates for one program of the forward kernel; 0 in the interpreter.
 
-    q, the stages of k and v, and where p changes from one layout to another, p. Exact but for float32, where Triton
-    pads p by at most 4 bytes a row.
+    q, the stages of k and v, and where p changes from one layout to another, p; exact but for float32, where Triton
+    may leave out the padding of p, 4 bytes a row. Compared with what it compiles in tests/kernel/test_configs.py.
     """
     if gpu == INTERPRETER:
         return 0
-    m, n, pad = config.block_m, config.block_n, _pad(head_dim)
-    if gpu.capability < (8, 0):  # tiles are lifted to float32 and loaded when they are needed
+    m, n, pad, size = config.block_m, config.block_n, _pad(head_dim), ITEMSIZE[dtype]
+    if gpu.capability < (8, 0):  # tiles are lifted to float32, and loaded when they are needed
         return 4 * (m * pad + n * max(pad, m))
-    size = ITEMSIZE[dtype]
-    wgmma = gpu.capability[0] in (9, 10) and size == 2 and m >= 64 and config.num_warps >= 4
+    tensor_cores, wgmma = _tensor_cores(gpu, dtype, tf32), _wgmma(gpu, dtype, tf32, m, config.num_warps)
     buffers = 1 if config.num_stages == 1 else 2 * (config.num_stages - (0 if wgmma else 1))
     total = size * (m * pad + buffers * n * pad)
-    if size == 4:
+    if not tensor_cores:
         total += 4 * m * (n + 1)
     elif not wgmma and m < max(n, pad):
-        total += size * m * n
+        total += size * m * (n + (4 if size == 4 else 0))
     return total
 
 
-def too_large(gpu: Gpu, head_dim: int, dtype: str, config: Config) -> str:
+def backward_bytes(gpu: Gpu, head_dim: int, dtype: str, config: BackwardConfig) -> tuple[int, int]:
+    """At most so many bytes of shared memory have the programs of dk/dv and of dq; 0 in the interpreter."""
+    return (
+        _backward_bytes(gpu, head_dim, dtype, config.dkdv, config.dkdv.block_n, config.dkdv.block_m, 2),
+        _backward_bytes(gpu, head_dim, dtype, config.dq, config.dq.block_m, config.dq.block_n, 1),
+    )
+
+
+def _backward_bytes(gpu: Gpu, head_dim: int, dtype: str, config: Config, kept: int, passing: int, products: int) -> int:
+    """Two tiles of `kept` rows stay on the chip, two of `passing` rows go by; p and ds may change their layout."""
+    if gpu == INTERPRETER:
+        return 0
+    pad, size, stages = _pad(head_dim), ITEMSIZE[dtype], config.num_stages
+    if gpu.capability < (8, 0):
+        return 4 * (pad * 2 * (kept + passing) + products * kept * passing)
+    wgmma = _wgmma(gpu, dtype, False, kept, config.num_warps)
+    tiles = 2 * kept + 2 * passing * max(1, stages - (0 if wgmma else 1))
+    if stages == 1 and not wgmma:
+        tiles += passing
+    total = size * (pad * tiles + (0 if wgmma else products * kept * passing))
+    return total + (stages - 1) * products * 2 * 4 * passing
+
+
+def too_large(gpu: Gpu, head_dim: int, dtype: str, config: Config, tf32: bool = False) -> str:
     """The sentence that refuses a configuration: the bytes needed, the bytes there, and the largest blocks that fit."""
     limit = shared_limit(gpu)
-    need = shared_bytes(gpu, head_dim, dtype, config)
+    need = shared_bytes(gpu, head_dim, dtype, config, tf32)
     fitting = [
         (m, n)
         for m in BLOCKS
         for n in BLOCKS
-        if shared_bytes(gpu, head_dim, dtype, replace(config, block_m=m, block_n=n)) <= limit
+        if shared_bytes(gpu, head_dim, dtype, replace(config, block_m=m, block_n=n), tf32) <= limit
     ]
     stages = "1 stage" if config.num_stages == 1 else f"{config.num_stages} stages"
     text = (
@@ -170,14 +227,25 @@ def too_large(gpu: Gpu, head_dim: int, dtype: str, config: Config) -> str:
     return f"{text}; the largest blocks that fit are {m} x {n}."
 
 
-def _table(gpu: Gpu, dtype: str, causal: bool) -> dict[int, Config]:
+def _table(gpu: Gpu, dtype: str, causal: bool, tf32: bool) -> dict[int, Config]:
     if gpu == INTERPRETER:
         return dict.fromkeys(PLAIN, Config(128, 64, 4, 1))
-    if dtype == "float32" or gpu.capability < (8, 0):
+    if not _tensor_cores(gpu, dtype, tf32):
         return PLAIN
+    if dtype == "float32":
+        return TF32
     if gpu.capability[0] == 9:
         return HOPPER_CAUSAL if causal else HOPPER
     return AMPERE
+
+
+def _tensor_cores(gpu: Gpu, dtype: str, tf32: bool) -> bool:
+    return gpu.capability >= (8, 0) and (dtype != "float32" or tf32)
+
+
+def _wgmma(gpu: Gpu, dtype: str, tf32: bool, rows: int, num_warps: int) -> bool:
+    """Whether products use Hopper's instructions, whose operands wait in shared memory."""
+    return gpu.capability[0] in (9, 10) and _tensor_cores(gpu, dtype, tf32) and rows >= 64 and num_warps >= 4
 
 
 def _check_dtype(gpu: Gpu, dtype: str) -> None:
@@ -185,9 +253,9 @@ def _check_dtype(gpu: Gpu, dtype: str) -> None:
         raise ValueError(f"{gpu.name} has no bfloat16 arithmetic (it came with Ampere); use float16 or float32.")
 
 
-def _warps(gpu: Gpu, head_dim: int, dtype: str, config: Config) -> int:
+def _warps(gpu: Gpu, head_dim: int, dtype: str, tf32: bool, config: Config) -> int:
     """Warps for blocks that are not the table's: scores and acc, in float32, take at most half of the registers."""
-    if dtype == "float32" or gpu.capability < (8, 0):
+    if not _tensor_cores(gpu, dtype, tf32):
         return 8
     return 4 if config.block_m * (config.block_n + _pad(head_dim)) <= 128 * 128 else 8
 

@@ -59,12 +59,23 @@ def assert_right(o, lse, q, k, v, causal, scale, *, lse_bound=1e-3, **rows):
 
 
 def assert_gradients_right(got, do, q, k, v, causal, scale):
-    """Gradients of (o * do).sum(): at most twice as far from float64's as eager attention's, + 1e-5."""
+    """Gradients of (o * do).sum(): at most twice as far from float64's as eager attention's, + 1e-5.
+
+    Where a row sees one key, eager attention's gradient is exactly 0, and ours what the float32 sums of do·v differ by.
+    """
 
     def gradients(dtype):
         inputs = [x.detach().to(dtype).requires_grad_() for x in (q, k, v)]
         o, _ = attention(*inputs, causal, scale)
         return torch.autograd.grad((o * do.to(dtype)).sum(), inputs)
 
+    sums = (_largest(do, -2) * _largest(v, -2)).sum() * abs(scale) * max(_largest(q), _largest(k)) * 2**-22
     for name, x, want, eager in zip("qkv", got, gradients(torch.float64), gradients(q.dtype), strict=True):
-        assert error(x, want) <= 2 * error(eager, want) + 1e-5, f"d{name}"
+        assert error(x, want) <= 2 * error(eager, want) + 1e-5 + float(sums), f"d{name}"
+
+
+def _largest(x, dim=None):
+    x = x.detach().double().abs()
+    if not x.numel():
+        return x.new_zeros(())
+    return x.max() if dim is None else x.amax((0, 1, dim))

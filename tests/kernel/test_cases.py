@@ -99,9 +99,7 @@ def test_offsets_past_2_to_the_31():
     for first in (0, 1000, seqlen // 2 + 77, seqlen - 64):
         rows = slice(first, first + 64)
         part = [x[:, last:] for x in (q[:, :, rows], k, v)]
-        assert_right(
-            o[:, last:, rows], lse[last:, rows], *part, True, scale_of(case), first_row=first, seqlen_q=seqlen
-        )
+        assert_right(o[:, last:, rows], lse[last:, rows], *part, True, scale_of(case), first_row=first, seqlen_q=seqlen)
 
 
 def test_every_gpu_case_has_a_test():
