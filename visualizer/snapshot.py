@@ -70,6 +70,8 @@ class Snapshots:
         paths = arrays(tensors, folder)
         client = self._clients.get(scale)
         if client is None or not client.alive:
+            if client is not None:
+                client.close()
             client = self._clients[scale] = PictureClient(scale)
         try:
             qt = client.draw(request | paths | {"lse_unit": lse_unit, "out": str(out)})
