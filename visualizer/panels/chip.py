@@ -50,7 +50,9 @@ class ChipPanel(Panel):
             self.caption.show(view.caption, *view.short_captions)
             parts = ", ".join(f"{name.replace('alpha', 'α')} {size / 1024:g} KiB" for name, size in view.held)
             self.caption_label.setToolTip(f"{parts}.\n{view.limit_note}")
-            self.caption_label.setStyleSheet("" if view.fits else f"color: {self.theme.bad}")
+            dress = "" if view.fits else f"color: {self.theme.bad}"
+            if dress != self.caption_label.styleSheet():  # even an equal one costs a polish
+                self.caption_label.setStyleSheet(dress)
         self.switch.show_value(frame.options.get("matrix", "auto"))
         self.canvas.show_view(view)
         self.equations.show_equations(f"row {view.rows[0] + view.row:,}   (block row {view.row})", view.equations)
