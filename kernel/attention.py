@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 from torch.autograd import forward_ad
+from triton.runtime.errors import OutOfResources
 
 from kernel import configs, interpreted
 from kernel.backward import attention_delta, attention_dkdv, attention_dq
@@ -376,11 +377,18 @@ def _run(kernel: Any, device: torch.device, programs: int, arguments: tuple, con
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             kernel[(programs,)](*arguments, **constants)
-    elif device.index == torch.cuda.current_device():
-        kernel[(programs,)](*arguments, **constants)
-    else:
-        with torch.cuda.device(device):
+        return
+    try:
+        if device.index == torch.cuda.current_device():
             kernel[(programs,)](*arguments, **constants)
+        else:
+            with torch.cuda.device(device):
+                kernel[(programs,)](*arguments, **constants)
+    except OutOfResources as error:
+        raise ValueError(
+            f"The kernel needs {error.required:,} of {error.name}, and {torch.cuda.get_device_name(device)} has "
+            f"{error.limit:,}; ask for smaller blocks or fewer stages."
+        ) from error
 
 
 def _constants(config: Config, head_dim: int, causal: bool, scale: float, precision: str, wide: bool) -> dict[str, Any]:
