@@ -2,7 +2,7 @@
 
 The kernel itself is hopper_kernel.py, its tiles are hopper_tiles.py. It takes float16 and bfloat16, head_dim a multiple
 of 8 up to 256, any lengths, grouped heads, causal or not, sm_scale > 0, and tensors whose rows start at multiples of
-16 bytes. `refusal` says why not; the portable kernel takes the rest.
+16 bytes. A plan's `refusal` says why not; the portable kernel takes the rest.
 
 Nothing is trusted because it worked once. The first call of each variant (dtype, padded head_dim, causal, even lengths,
 configuration) reads in the compiled code which hardware barriers the compiler uses, and compares a small problem with
@@ -41,75 +41,65 @@ class Plan:
     lse_shape: tuple[int, int] = (0, 0)
     lse_size: int = 0
     flags_at: int = 0
+    captured: bool = False
+
+    def run(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """o and lse, on the current stream of the tensors' device; None where a tensor does not start at 16 bytes."""
+        if (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16:
+            return None
+        if q.device.index == torch.cuda.current_device():
+            return self._run(q, k, v, sm_scale)
+        with torch.cuda.device(q.device):
+            return self._run(q, k, v, sm_scale)
+
+    def _run(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.captured and torch.cuda.is_current_stream_capturing():
+            self.captured = True
+            _captured.append(self)
+        o = torch.empty(self.o_shape, dtype=q.dtype, device=q.device)
+        lse = broken = torch.empty(self.lse_size, dtype=torch.float32, device=q.device)
+        if self.flags_at:  # behind lse, a flag for each program
+            broken = lse.as_strided((1,), (1,), self.flags_at)
+        lse = lse.as_strided(self.lse_shape, (self.lse_shape[1], 1))
+        for_q, for_k, for_v, for_o = self.strides
+        self.launch(
+            Described(q, q.shape, for_q), Described(k, k.shape, for_k), Described(v, v.shape, for_v),
+            Described(o, self.o_shape, for_o), q, k, v, o, lse, broken, self.table, sm_scale, *self.sizes,
+        )  # fmt: skip
+        return o, lse
 
 
+_captured: Final[list[Plan]] = []  # a CUDA graph points at their tables, for as long as the process lives
 _plans: Final[Plans[Plan]] = Plans(256)
 
 
-def refusal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, sm_scale: float) -> str:
-    """Why this kernel does not take a legal problem, in one sentence; "" when it does.
+def plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, sm_scale: float) -> Plan:
+    """The plan for a legal problem on a CUDA device; its `refusal` says why this kernel does not take it.
 
     The first call of a variant compiles and tests it, which takes seconds.
     """
-    reason = _pointers(q, k, v, sm_scale)
-    return reason or _plan(q, k, v, causal).refusal
+    if not 1e-30 < sm_scale < 1e30:
+        return Plan(f"sm_scale is {sm_scale}, and it must be positive")
+    key = (q.shape, k.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, causal)
+    found = _plans.get(key)
+    if found is None:
+        if torch.cuda.is_current_stream_capturing():
+            return Plan("this shape's first call is inside a CUDA graph capture; call it once before")
+        with torch.cuda.device(q.device):
+            found = _plans.make(key, lambda: _make_plan(q, k, v, causal))
+    return found
 
 
 def forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, sm_scale: float
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """o (batch, heads, seqlen_q, head_dim), contiguous, and lse (batch * heads, seqlen_q); None where refused.
-
-    q, k and v are a legal problem on one CUDA device; `flash_attn_triton` checks that.
-    """
-    if _pointers(q, k, v, sm_scale):
-        return None
-    plan = _plan(q, k, v, causal)
-    if plan.refusal:
-        return None
-    if q.device.index == torch.cuda.current_device():
-        return _launch(plan, q, k, v, sm_scale)
-    with torch.cuda.device(q.device):
-        return _launch(plan, q, k, v, sm_scale)
-
-
-def _launch(
-    plan: Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    o = torch.empty(plan.o_shape, dtype=q.dtype, device=q.device)
-    lse = broken = torch.empty(plan.lse_size, dtype=torch.float32, device=q.device)
-    if plan.flags_at:  # behind lse, a flag for each program
-        broken = lse.as_strided((1,), (1,), plan.flags_at)
-    lse = lse.as_strided(plan.lse_shape, (plan.lse_shape[1], 1))
-    for_q, for_k, for_v, for_o = plan.strides
-    plan.launch(
-        Described(q, q.shape, for_q), Described(k, k.shape, for_k), Described(v, v.shape, for_v),
-        Described(o, plan.o_shape, for_o), q, k, v, o, lse, broken, plan.table, sm_scale, *plan.sizes,
-    )  # fmt: skip
-    return o, lse
-
-
-def _pointers(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float) -> str:
-    """What a plan does not know: the scale and where the tensors start."""
-    if not 1e-30 < sm_scale < 1e30:
-        return f"sm_scale is {sm_scale}; the Hopper kernel takes a positive one"
-    if (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16:
-        return "q, k or v does not start at a multiple of 16 bytes"
-    return ""
-
-
-def _plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> Plan:
-    key = (q.shape, k.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, causal)
-    plan = _plans.get(key)
-    capturing = torch.cuda.is_current_stream_capturing()
-    if plan is None:
-        if capturing:
-            return Plan("this shape's first call is inside a CUDA graph capture; call it once before")
-        with torch.cuda.device(q.device):
-            return _plans.make(key, lambda: _make_plan(q, k, v, causal))
-    if capturing:
-        _plans.keep(key)
-    return plan
+    """o (batch, heads, seqlen_q, head_dim), contiguous, and lse (batch * heads, seqlen_q); None where refused."""
+    found = plan(q, k, v, causal, sm_scale)
+    return None if found.refusal else found.run(q, k, v, sm_scale)
 
 
 def _make_plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> Plan:
@@ -226,7 +216,9 @@ def _self_test(
     k[:, :, c.keys // 4 : c.keys // 2, :8] += jump
     k[:, :, 2 * c.keys : 2 * c.keys + c.keys // 2, 8:16] += jump
     q, k, v = (x.to(dtype) for x in (q, k, v))
-    o, lse = _launch(_fill_plan(compiled, c, q, k, v, causal), q, k, v, scale)
+    found = _fill_plan(compiled, c, q, k, v, causal).run(q, k, v, scale)
+    assert found is not None
+    o, lse = found
     s = q.double() @ k.double().repeat_interleave(2, 1).transpose(2, 3) * scale
     if causal:
         s.masked_fill_(~torch.ones_like(s, dtype=torch.bool).tril(seqlen_k - seqlen_q), -math.inf)

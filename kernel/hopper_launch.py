@@ -69,12 +69,11 @@ def barriers_free(compiled: Any, first: int) -> bool:
 
 
 class Plans(Generic[T]):
-    """The last `limit` plans by key, each made once. What a CUDA graph captured stays: the graph points at it."""
+    """The last `limit` plans by key, each made once."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._plans: OrderedDict[Hashable, T] = OrderedDict()
-        self._captured: dict[Hashable, T] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -95,8 +94,3 @@ class Plans(Generic[T]):
                         self._plans.popitem(last=False)
                 plan = self._plans[key] = build()
             return plan
-
-    def keep(self, key: Hashable) -> None:
-        """Never lets go of this plan's memory."""
-        if key not in self._captured and key in self._plans:
-            self._captured[key] = self._plans[key]
