@@ -28,8 +28,10 @@ class TilesView:
     """The score matrix of one head as tiles.
 
     full, visited, done: (num_q_blocks,) int64: per row of tiles, how many are full, visited (full and partial; the rest
-    is skipped), and finished up to this step. block and tile: the program and tile at hand (tile None outside the
-    loop). load: the strip whose tile goes to the chip in this step, "q", "k", "v" or None; store: o leaves.
+    is skipped), and finished up to this step. q (seqlen_q, head_dim) and k (seqlen_k, head_dim): the head's inputs,
+    from which single scores come where the map is zoomed in far; level: the largest score to expect. block and tile:
+    the program and tile at hand (tile None outside the loop). load: the strip whose tile goes to the chip in this step,
+    "q", "k", "v" or None; store: o leaves.
     """
 
     head: int
@@ -44,6 +46,9 @@ class TilesView:
     full: np.ndarray
     visited: np.ndarray
     done: np.ndarray
+    q: np.ndarray
+    k: np.ndarray
+    level: float
     block: int
     tile: int | None
     load: str | None

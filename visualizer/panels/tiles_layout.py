@@ -16,6 +16,8 @@ from visualizer.theme import Theme
 STRETCH: Final = 1.5
 THINNEST: Final = 0.5
 SMALLEST: Final = 6.0
+SMALLEST_CELL: Final = 6.0
+FEWEST_CELLS: Final = 6
 
 
 class Label(NamedTuple):
@@ -53,8 +55,7 @@ class MapLayout:
         px = theme.px
         self.theme, self.problem = theme, problem
         self.strip, self.apart = px(16), px(9)
-        # one tile fills the view; cells with their values would go deeper
-        self.max_zoom = float(max(1, view.num_k_blocks, view.num_q_blocks))
+        self.max_zoom = max(1.0, max(view.seqlen_k, view.seqlen_q) / FEWEST_CELLS)
         self.zoom = min(max(1.0, zoom), self.max_zoom)
         half = 0.5 / self.zoom
         self.center = (min(max(center[0], half), 1 - half), min(max(center[1], half), 1 - half))
@@ -83,6 +84,27 @@ class MapLayout:
         self._fixed: list[Label] = []
         self._place_legend(flow, size[1] - legend_height)
         self._place_names(name)
+
+    @property
+    def cell_width(self) -> float:
+        """Logical pixels of one key."""
+        return self.keys.tile_size / self.keys.block
+
+    @property
+    def cell_height(self) -> float:
+        """Logical pixels of one row."""
+        return self.rows.tile_size / self.rows.block
+
+    @property
+    def shows_cells(self) -> bool:
+        """Whether single scores are large enough to be seen."""
+        return min(self.cell_width, self.cell_height) >= SMALLEST_CELL and min(self.keys.length, self.rows.length) > 0
+
+    def cell_under(self, at: QPointF) -> tuple[int, int] | None:
+        """(row, key) under a position where single scores are shown, or None."""
+        if not self.shows_cells or self.tile_under(at) is None:
+            return None
+        return int(self.rows.element(at.y())), int(self.keys.element(at.x()))
 
     @property
     def map_rect(self) -> QRectF:
@@ -147,7 +169,7 @@ class MapLayout:
         labels: list[Label] = []
         for axis, hand, block in ((self.keys, view.tile, view.block_n), (self.rows, view.block, view.block_m)):
             wanted: list[tuple[int, float, QColor]] = []
-            if hand is not None:
+            if hand is not None and not self.shows_cells:
                 start, end = axis.span(hand)
                 if end > axis.origin and start < axis.end:
                     wanted.append((hand * block, (start + end) / 2, strong))

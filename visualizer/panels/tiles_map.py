@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QToolButton, QToolTip, QWidget
 
+from visualizer import cells
 from visualizer.frame import Frame, TilesView
 from visualizer.panels.tiles_layout import Label, MapLayout
 from visualizer.panels.tiles_paint import MapPainter
@@ -235,6 +236,9 @@ class ScoreMap(QWidget):
             if kind != "skipped":
                 state = "done" if hit[1] < view.done[hit[0]] else "to come"
                 kind = f"{kind}, {'at hand' if hit == (view.block, view.tile) else state}"
+            cell = self.place.cell_under(at)
+            if cell is not None and kind != "skipped":
+                return f"{cells.cell_words(self.frame.problem, view, *cell)}\n{kind}", _around(at)
             return f"{where}\n{kind}: {why}", self.place.tile_rect(*hit).toAlignedRect()
         if strip is None:
             return "", QRect()
@@ -254,6 +258,11 @@ class ScoreMap(QWidget):
                 QToolTip.hideText()
             return True
         return super().event(event)
+
+
+def _around(at: QPointF) -> QRect:
+    """A pixel: the tooltip of a cell is asked for anew wherever the pointer goes."""
+    return QRect(round(at.x()), round(at.y()), 1, 1)
 
 
 def _shape(view: TilesView) -> tuple[int, ...]:

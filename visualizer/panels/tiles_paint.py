@@ -11,6 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPen, QPixmap, QPolygonF
 
 from visualizer.frame import TilesView
+from visualizer.panels.tiles_cells import CellPainter
 from visualizer.panels.tiles_layout import Label, MapLayout
 from visualizer.panels.tiles_picture import code_colors, done_runs, tile_codes, tile_words
 from visualizer.theme import Theme
@@ -25,10 +26,12 @@ class MapPainter:
         self._key: tuple | None = None
         self._arrays: tuple[np.ndarray, np.ndarray] | None = None
         self._to_come = self._done = self._q = self._k = self._v = QPixmap()
+        self._cells = CellPainter()
 
     def paint(self, painter: QPainter, place: MapLayout, view: TilesView, labels: Sequence[Label]) -> None:
         self._remake(place, view)
         self._paint_tiles(painter, place, view)
+        self._cells.paint(painter, place, view)
         self._paint_strips(painter, place, view)
         self._paint_hand(painter, place, view)
         for swatch in place.legend:
@@ -149,9 +152,12 @@ class MapPainter:
         if view.tile is not None:
             rect = place.hand_rect(view)
             ring = theme.px(1.5)
-            painter.fillRect(rect, QColor("#10151b"))
-            painter.fillRect(rect.adjusted(ring, ring, -ring, -ring), QColor("#ffffff"))
-            self._label_hand(painter, place, view, rect)
+            if place.shows_cells:
+                self._frame(painter, rect, QColor(theme.text), width)
+            else:
+                painter.fillRect(rect, QColor("#10151b"))
+                painter.fillRect(rect.adjusted(ring, ring, -ring, -ring), QColor("#ffffff"))
+                self._label_hand(painter, place, view, rect)
         painter.restore()
         self._point_outside(painter, place, view)
         if view.store:

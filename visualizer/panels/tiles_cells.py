@@ -1,0 +1,77 @@
+"""The map's deepest level: the scores themselves, a cell each, with their values once they have room."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QFontMetricsF, QPainter, QPixmap
+
+from visualizer import cells
+from visualizer.frame import TilesView
+from visualizer.panels.heatmap import color_table, draw_tile
+from visualizer.panels.tiles_layout import MapLayout
+
+FAINT: Final = 0.35
+
+
+class CellPainter:
+    """Paints the scores in view over their tiles: faint while they are to come, and none where a tile is skipped."""
+
+    def __init__(self) -> None:
+        self._key: tuple | None = None
+        self._picture = QPixmap()
+        self._rect = QRectF()
+
+    def paint(self, painter: QPainter, place: MapLayout, view: TilesView) -> None:
+        if not place.shows_cells:
+            return
+        self._remake(place, view)
+        painter.save()
+        painter.setClipRect(place.map_rect)
+        for block in place.rows.tiles():
+            visited, done = int(view.visited[block]), int(view.done[block])
+            if block == view.block and view.tile is not None:
+                done = max(done, view.tile + 1)
+            for first, end, opacity in ((0, done, 1.0), (done, visited, FAINT)):
+                part = self._tiles_rect(place, block, first, end).intersected(self._rect)
+                if end > first and not part.isEmpty():
+                    painter.setOpacity(opacity)
+                    source = part.translated(-self._rect.topLeft())
+                    ratio = place.keys.dpr
+                    painter.drawPixmap(part, self._picture, QRectF(source.topLeft() * ratio, source.size() * ratio))
+        painter.restore()
+
+    @staticmethod
+    def _tiles_rect(place: MapLayout, block: int, first: int, end: int) -> QRectF:
+        """The tiles first ... end - 1 of a row of tiles, without the lines between the tiles of neighbouring rows."""
+        (y0, y1), x0 = place.rows.span(block), place.keys.at(first * place.keys.block)
+        x1 = place.keys.span(end - 1)[1] if end > first else x0
+        return QRectF(QPointF(x0, y0), QPointF(x1, y1))
+
+    def _remake(self, place: MapLayout, view: TilesView) -> None:
+        key = (place.keys, place.rows, place.theme, id(view.q), id(view.k), view.level)
+        if key == self._key:
+            return
+        self._key = key
+        rows, keys = (_in_view(axis.low, axis.high, axis.length) for axis in (place.rows, place.keys))
+        s, keep = cells.scores(place.problem, view, rows, keys)
+        x = place.keys.at(keys.start), place.keys.at(keys.stop)
+        y = place.rows.at(rows.start), place.rows.at(rows.stop)
+        self._rect = QRectF(QPointF(x[0], y[0]), QPointF(x[1], y[1]))
+        ratio = place.keys.dpr
+        size = max(1, round(self._rect.width() * ratio)), max(1, round(self._rect.height() * ratio))
+        font = place.theme.code_font(10)
+        metrics = QFontMetricsF(font)
+        has_room = place.cell_width >= metrics.horizontalAdvance("-0.00") + 4 and place.cell_height >= metrics.height()
+        table = color_table(place.theme.signed_lut("s"), place.theme)
+        mask = None if keep.all() else keep
+        levels = (-view.level, view.level)
+        font = font if has_room else None
+        self._picture = draw_tile(np.ascontiguousarray(s), levels, table, size, ratio, place.theme, mask, font)
+
+
+def _in_view(low: float, high: float, length: int) -> range:
+    return range(max(0, math.floor(low)), min(length, math.ceil(high)))
