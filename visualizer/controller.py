@@ -63,7 +63,7 @@ class Controller(QObject):
     def change(self, **fields: Any) -> bool:
         """Changes fields of the State or of its Problem; False, with `refused` emitted, when that cannot be."""
         try:
-            self._take(self.state.change(**fields))
+            self._take(self.state.change(**fields), carry="step" not in fields)
         except ProblemError as error:
             self.refused.emit(error.field, str(error))
             return False
@@ -78,13 +78,16 @@ class Controller(QObject):
             return False
         return True
 
-    def _take(self, state: State, remember: bool = True) -> None:
-        """Makes `state` the State and shows it, or raises ProblemError and leaves everything as it was."""
+    def _take(self, state: State, remember: bool = True, carry: bool = False) -> None:
+        """Makes `state` the State and shows it, or raises ProblemError and leaves everything as it was.
+
+        carry: where the problem changes, the step goes to the position that is most like the present one.
+        """
         before = self.state
         problem_changed = state.problem != before.problem
         if problem_changed:
             tape = new_tape(state.problem)
-            if state.step == before.step:
+            if carry:
                 state = state.change(step=moves.carry(self.tape.tiling, before.step, tape.tiling))
             self.tape = tape
         self.state = self._clipped(state)

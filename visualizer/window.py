@@ -78,17 +78,14 @@ class Window(QMainWindow):
         look = self.look
         self.problem_bar = ProblemBar(look)
         self.message_bar, self.lesson_bar = MessageBar(look), LessonBar(look)
-        self.tiles, self.chip, self.source = TilesPanel(look), ChipPanel(look), SourcePanel(look)
-        self.transport = TransportPanel(look)
+        # made in the order in which they are read, which is the order of Tab, too
+        self.tiles, self.chip = TilesPanel(look), ChipPanel(look)
+        rows, lse = RowsPanel(look), LsePanel(look)
+        self.source, run, ledger = SourcePanel(look), RunPanel(look), LedgerPanel(look)
         self.panels: dict[str, Panel] = {
-            "tiles": self.tiles,
-            "chip": self.chip,
-            "rows": RowsPanel(look),
-            "lse": LsePanel(look),
-            "source": self.source,
-            "run": RunPanel(look),
-            "ledger": LedgerPanel(look),
+            panel.name: panel for panel in (self.tiles, self.chip, rows, lse, self.source, run, ledger)
         }
+        self.transport = TransportPanel(look)
         self.panel_layout = PanelLayout(self.panels, look)
         self._central = QWidget()
         self._outer = QVBoxLayout(self._central)

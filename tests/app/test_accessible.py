@@ -3,6 +3,7 @@
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -110,3 +111,20 @@ def test_a_control_with_the_focus_looks_different(window: Window) -> None:
         if widget.hasFocus() and widget.grab().toImage() == before:
             same.append(describe(widget))
     assert same == []
+
+
+def test_keys_step_and_play_wherever_a_click_went(window: Window) -> None:
+    """A click on any part of a panel leaves arrows and Space to the window."""
+    for panel in (*window.panels.values(), window.transport):
+        if not panel.isVisible():
+            continue
+        for widget in [panel, *panel.findChildren(QWidget)]:
+            if not widget.isVisible() or isinstance(widget, (QComboBox, QAbstractButton)):
+                continue
+            QTest.mouseClick(widget, Qt.MouseButton.LeftButton)
+            window.controller.change(step=50)
+            press(window, K.Key_Right)
+            assert window.controller.state.step == 51, describe(widget)
+            press(window, K.Key_Space)
+            assert window.playback.is_playing, describe(widget)
+            window.playback.pause()
