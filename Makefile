@@ -8,7 +8,7 @@ PIP_INSTALL = $(BIN)/pip install -q --disable-pip-version-check -c constraints.t
 # pyright's Node.js knows a company's certificates only by this name
 export NODE_EXTRA_CA_CERTS ?= $(SSL_CERT_FILE)
 
-.PHONY: run test lint test-gpu test-tritons format pins clean
+.PHONY: run test lint test-gpu test-tritons goldens format pins clean
 
 run: .venv/run-ready
 	@$(BIN)/flashscope $(ARGS)
@@ -46,6 +46,10 @@ test-tritons: .venv/test-ready
 	@PYTHON=$(BIN)/python tools/system_packages.sh test
 	$(PIP_INSTALL) '.[dev]'
 	@touch $@ .venv/run-ready
+
+# the panels' pictures, drawn anew: look at those that git says have changed
+goldens: .venv/test-ready
+	$(BIN)/pytest -q tests/app/test_goldens.py --update-goldens=all
 
 # writes down the versions that are installed now
 pins:

@@ -130,7 +130,7 @@ def picture(
 ) -> QImage:
     """As `render`, but in memory. `tape`, of the state's problem, saves time where many pictures are made of it."""
     from PySide6.QtCore import QCoreApplication, QEvent
-    from PySide6.QtGui import QImage
+    from PySide6.QtGui import QColor, QImage
     from PySide6.QtWidgets import QWidget
 
     from visualizer import theme as themes
@@ -151,6 +151,7 @@ def picture(
             app.processEvents()
         image = QImage(round(size[0] * scale), round(size[1] * scale), QImage.Format.Format_RGB32)
         image.setDevicePixelRatio(scale)
+        image.fill(QColor(look.window))
         QWidget.render(widget, image)
         return image
     finally:
