@@ -50,10 +50,13 @@ class Deck(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         px = theme.px
-        for (name, _), tab in self._tabs.items():
-            self._panels[name].header.setSpacing(px(6))
+        for (name, other), tab in self._tabs.items():
+            self._panels[name].header.setSpacing(px(12))
+            title = self._panels[other].title_label
+            title.ensurePolished()
+            tab.setFixedWidth(title.sizeHint().width())  # so that no title moves when another is chosen
             tab.setStyleSheet(
-                f"QToolButton {{ color: {theme.muted}; font-weight: 600; border: none; padding: 0 {px(4)}px; }}"
+                f"QToolButton {{ color: {theme.muted}; font-weight: 600; border: none; padding: 0; }}"
                 f"QToolButton:hover {{ color: {theme.text}; background: transparent; }}"
                 f"QToolButton:focus {{ border: 1px solid {theme.accent}; }}"
             )
