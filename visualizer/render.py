@@ -149,6 +149,8 @@ def picture(
         widget.show()
         for _ in range(3):
             app.processEvents()
+            if what != "window" and (focused := app.focusWidget()) is not None:
+                focused.clearFocus()  # a panel alone would give it to its first button
         image = QImage(round(size[0] * scale), round(size[1] * scale), QImage.Format.Format_RGB32)
         image.setDevicePixelRatio(scale)
         image.fill(QColor(look.window))
