@@ -68,6 +68,7 @@ class Mirror:
         self.qk_scale = np.float32(abs(p.scale) * LOG2E) if p.scale else np.float32(1)
         self.sign = np.float32(np.sign(p.scale))
         self.dtype = NUMPY_DTYPES[p.dtype]
+        self.lazy_growth = np.float32(p.lazy_growth)
 
     def apply(self, chip: Chip, step: str, head: int, block: int, tile: int = -1) -> Chip:
         """The chip after one step; `tile` is the column of tiles that the iteration visits."""
@@ -96,7 +97,9 @@ class Mirror:
         m, alpha, l and acc go from tile to tile in order.
         """
         while first < last:
-            count = min(RUN_TILES, last - first, int(self.tiling.full[block]) - first)
+            masked = self.tiling.masked_iterations(block)
+            full_until = last if first >= masked.stop else masked.start
+            count = min(RUN_TILES, last - first, full_until - first)
             run = self._run_of_full_tiles(chip, head, block, first, count) if count > 1 else None
             if run is None:
                 chip = self.iterate(chip, head, block, first)
@@ -132,7 +135,7 @@ class Mirror:
         parts = (slice(half), slice(half, count))
         with blas_on_one_thread(), np.errstate(all="ignore"):
             (s0, top0), (s1, top1) = _both(scores, (parts[0],), (parts[1],))
-            m = np.fmax.accumulate(np.concatenate([chip.m[None], top0, top1]), axis=0)  # (T + 1, M)
+            m = self._running_max(np.concatenate([chip.m[None], top0, top1]))  # (T + 1, M)
             ref = np.where(m[1:] == NEG_INF, np.float32(0), m[1:])
             alpha = np.exp2(m[:-1] - ref)
             (sum0, pv0), (sum1, pv1) = _both(products, (s0, ref, parts[0]), (s1, ref, parts[1]))
@@ -172,7 +175,20 @@ class Mirror:
 
     def _row_max(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.s is not None and chip.m is not None
-        return replace(chip, m_new=np.fmax(chip.m, np.fmax.reduce(chip.s, axis=1) * self.qk_scale))
+        return replace(chip, m_new=self._follow(chip.m, np.fmax.reduce(chip.s, axis=1) * self.qk_scale))
+
+    def _follow(self, m: np.ndarray, top: np.ndarray) -> np.ndarray:
+        """m after a tile whose scaled row max is `top`: the larger one, or m itself where it would grow too little."""
+        m_new = np.fmax(m, top)
+        return np.where(m_new - m > self.lazy_growth, m_new, m) if self.lazy_growth else m_new
+
+    def _running_max(self, tops: np.ndarray) -> np.ndarray:
+        """(T, M) m before the first of several tiles and after each, of (T, M) m and the tiles' scaled row maxima."""
+        if not self.lazy_growth:
+            return np.fmax.accumulate(tops, axis=0)
+        for i in range(1, len(tops)):
+            tops[i] = self._follow(tops[i - 1], tops[i])
+        return tops
 
     def _alpha(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.m is not None

@@ -9,6 +9,7 @@ from typing import Any, Final
 DTYPES: Final = ("float16", "bfloat16", "float32")
 ITEMSIZE: Final = {"float16": 2, "bfloat16": 2, "float32": 4}
 DISTRIBUTIONS: Final = ("normal", "rising", "spiky")
+BACKENDS: Final = ("triton", "hopper")
 
 MAX_SEQLEN: Final = 1 << 20
 MAX_ELEMENTS: Final = 1 << 29
@@ -30,8 +31,10 @@ class Problem:
 
     Shapes: q (batch, heads, seqlen_q, head_dim), k and v (batch, kv_heads, seqlen_k, head_dim). Query head h reads
     key head h // (heads // kv_heads). causal is aligned bottom-right: the last query sees the last key. sm_scale None
-    means 1/sqrt(head_dim). Inputs are drawn from `distribution` with standard deviation `std` and `seed`, or read
-    from the file `inputs`. Raises ProblemError when any field cannot be.
+    means 1/sqrt(head_dim). backend "triton" is the portable kernel, "hopper" the one for Hopper GPUs, which prescribes
+    its blocks: `change` sets them, and they count the rows of one of its consumers. Inputs are drawn from
+    `distribution` with standard deviation `std` and `seed`, or read from the file `inputs`. Raises ProblemError when
+    any field cannot be.
     """
 
     batch: int = 1
@@ -45,6 +48,7 @@ class Problem:
     sm_scale: float | None = 0.5
     block_m: int = 128
     block_n: int = 64
+    backend: str = "triton"
     seed: int = 20
     distribution: str = "normal"
     std: float = 0.5
@@ -98,6 +102,47 @@ class Problem:
                     "Make batch, heads, seqlen or head_dim smaller.",
                 )
 
+        if self.backend not in BACKENDS:
+            raise ProblemError("backend", f"backend is {self.backend!r}; choose {' or '.join(BACKENDS)}.")
+        if self.backend == "hopper":
+            self._check_hopper()
+
+    def _check_hopper(self) -> None:
+        """What the Hopper kernel cannot take, or the mirror of it cannot show."""
+        needs = "the Hopper kernel takes {}; change it, or choose the portable kernel."
+        if self.dtype == "float32":
+            raise ProblemError("dtype", f"dtype is float32; {needs.format('float16 and bfloat16')}")
+        if self.head_dim % 8:
+            raise ProblemError("head_dim", f"head_dim is {self.head_dim}; {needs.format('multiples of 8')}")
+        if self.scale <= 0:
+            raise ProblemError("sm_scale", f"sm_scale is {self.scale:g}; {needs.format('positive scales')}")
+        if self.causal and self.offset % 64:
+            raise ProblemError(
+                "seqlen_k",
+                f"seqlen_k - seqlen_q is {self.offset:,}; {needs.format('causal lengths a multiple of 64 apart')}",
+            )
+        blocks = self._hopper_blocks()
+        if (self.block_m, self.block_n) != blocks:
+            raise ProblemError(
+                "block_m" if self.block_m != blocks[0] else "block_n",
+                f"blocks are {self.block_m} x {self.block_n}; the Hopper kernel takes {blocks[0]} x {blocks[1]} here.",
+            )
+
+    def _hopper_blocks(self) -> tuple[int, int]:
+        from kernel.hopper_tiles import config
+
+        c = config(self.head_dim, self.causal, max(self.seqlen_q, self.seqlen_k))
+        return c.rows, c.keys
+
+    @property
+    def lazy_growth(self) -> float:
+        """By how much, in log2, a row's max may grow before m follows it; 0: m follows at once."""
+        if self.backend != "hopper":
+            return 0.0
+        from kernel.hopper_tiles import config
+
+        return config(self.head_dim, self.causal, max(self.seqlen_q, self.seqlen_k)).lazy_growth
+
     @property
     def scale(self) -> float:
         """sm_scale with None resolved to 1/sqrt(head_dim)."""
@@ -129,7 +174,10 @@ class Problem:
         return batch * self.kv_heads + h // (self.heads // self.kv_heads)
 
     def change(self, **values: Any) -> Problem:
-        """This problem with some fields changed, checked anew."""
+        """This problem with some fields changed, checked anew; the Hopper kernel's blocks follow the other fields."""
+        if values.get("backend", self.backend) == "hopper":
+            portable = replace(self, **values | {"backend": "triton"})
+            values["block_m"], values["block_n"] = portable._hopper_blocks()
         return replace(self, **values)
 
 

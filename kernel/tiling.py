@@ -47,8 +47,9 @@ class Traffic(NamedTuple):
 class Tiling:
     """The programs of a problem, in launch order, and the steps of each.
 
-    Program number = head * num_q_blocks + block. A program visits its full tiles, then its partial ones, keys from
-    left to right; tiles that no row sees are skipped.
+    Program number = head * num_q_blocks + block. The portable kernel's programs visit their full tiles, then their
+    partial ones, keys from left to right; the Hopper kernel's go from right to left, so the partial tile comes first.
+    Tiles that no row sees are skipped (but for one, wholly masked, where a Hopper program would have none).
     """
 
     problem: Problem
@@ -69,6 +70,9 @@ class Tiling:
     def full(self) -> np.ndarray:
         """(num_q_blocks,) int64: tiles whose every key is seen by every row of the block."""
         p = self.problem
+        if self.is_leftwards:
+            masked = p.causal or p.seqlen_k % p.block_n > 0
+            return np.maximum(self.visited - masked, 0)
         seen = np.full(self.num_q_blocks, p.seqlen_k, np.int64)
         if p.causal:
             first_row = np.arange(self.num_q_blocks, dtype=np.int64) * p.block_m
@@ -83,7 +87,18 @@ class Tiling:
         if p.causal:
             rows_end = (np.arange(self.num_q_blocks, dtype=np.int64) + 1) * p.block_m
             seen = np.clip(np.minimum(rows_end, p.seqlen_q) + p.offset, 0, p.seqlen_k)
-        return -(-seen // p.block_n)
+        visited = -(-seen // p.block_n)
+        return np.maximum(visited, 1) if self.is_leftwards and p.seqlen_k else visited
+
+    @property
+    def is_leftwards(self) -> bool:
+        """Whether programs go over the keys from right to left."""
+        return self.problem.backend == "hopper"
+
+    def masked_iterations(self, block: int) -> range:
+        """The iterations of the block's program that visit partial tiles: its last ones, or its first."""
+        full, visited = int(self.full[block]), int(self.visited[block])
+        return range(visited - full) if self.is_leftwards else range(full, visited)
 
     @cached_property
     def _steps_before(self) -> np.ndarray:
@@ -103,11 +118,13 @@ class Tiling:
         """The column of tiles that the block's program visits in this iteration."""
         if not 0 <= iteration < self.visited[block]:
             raise IndexError(f"block {block} has {self.visited[block]} iterations, not {iteration}")
-        return iteration
+        return int(self.visited[block]) - 1 - iteration if self.is_leftwards else iteration
 
     def iteration(self, block: int, tile: int) -> int | None:
         """The iteration in which the block's program visits this column of tiles; None where it is skipped."""
-        return tile if 0 <= tile < self.visited[block] else None
+        if not 0 <= tile < self.visited[block]:
+            return None
+        return int(self.visited[block]) - 1 - tile if self.is_leftwards else tile
 
     def is_partial(self, block: int, tile: int) -> bool:
         """Whether some row of the block does not see some key of the tile."""
@@ -134,19 +151,22 @@ class Tiling:
         head, rest = divmod(index, self.steps_per_head)
         block = int(np.searchsorted(self._steps_before, rest, side="right")) - 1
         rest -= int(self._steps_before[block])
-        full, visited = int(self.full[block]), int(self.visited[block])
         if rest == 0:
             return Position(head, block, -1, "load_q")
         rest -= 1
-        if rest < full * len(FULL_STEPS):
-            iteration, phase = divmod(rest, len(FULL_STEPS))
-            return Position(head, block, iteration, FULL_STEPS[phase])
-        rest -= full * len(FULL_STEPS)
-        if rest < (visited - full) * len(PARTIAL_STEPS):
-            iteration, phase = divmod(rest, len(PARTIAL_STEPS))
-            return Position(head, block, full + iteration, PARTIAL_STEPS[phase])
-        rest -= (visited - full) * len(PARTIAL_STEPS)
+        for first, count, steps in self._parts(block):
+            if rest < count * len(steps):
+                iteration, phase = divmod(rest, len(steps))
+                return Position(head, block, first + iteration, steps[phase])
+            rest -= count * len(steps)
         return Position(head, block, -1, ("normalise", "store")[rest])
+
+    def _parts(self, block: int) -> list[tuple[int, int, tuple[str, ...]]]:
+        """The loop as its two parts, in order: first iteration, number of iterations, and the steps of each."""
+        full, masked = int(self.full[block]), self.masked_iterations(block)
+        whole = (len(masked) if self.is_leftwards else 0, full, FULL_STEPS)
+        partial = (masked.start, len(masked), PARTIAL_STEPS)
+        return [partial, whole] if self.is_leftwards else [whole, partial]
 
     def index(self, position: Position) -> int:
         """The step index of a position; the inverse of `locate`."""
@@ -154,16 +174,14 @@ class Tiling:
         start = self.program_start(head, block)
         if step == "load_q":
             return start
-        full, visited = int(self.full[block]), int(self.visited[block])
         if step in ("normalise", "store"):
-            end = start + 1 + full * len(FULL_STEPS) + (visited - full) * len(PARTIAL_STEPS)
-            return end + ("normalise", "store").index(step)
-        if not 0 <= iteration < visited:
-            raise IndexError(f"block {block} has {visited} iterations, not {iteration}")
-        if iteration < full:
-            return start + 1 + iteration * len(FULL_STEPS) + FULL_STEPS.index(step)
-        before = full * len(FULL_STEPS) + (iteration - full) * len(PARTIAL_STEPS)
-        return start + 1 + before + PARTIAL_STEPS.index(step)
+            return start + self.steps_of_program(block) - 2 + ("normalise", "store").index(step)
+        at = start + 1
+        for first, count, steps in self._parts(block):
+            if first <= iteration < first + count:
+                return at + (iteration - first) * len(steps) + steps.index(step)
+            at += count * len(steps)
+        raise IndexError(f"block {block} has {self.visited[block]} iterations, not {iteration}")
 
     def steps_of_program(self, block: int) -> int:
         """How many steps the block's program has."""
@@ -177,7 +195,7 @@ class Tiling:
 
     def steps_of(self, block: int, iteration: int) -> tuple[str, ...]:
         """The steps of one iteration, in order."""
-        return FULL_STEPS if iteration < self.full[block] else PARTIAL_STEPS
+        return PARTIAL_STEPS if iteration in self.masked_iterations(block) else FULL_STEPS
 
     @cached_property
     def _traffic_before(self) -> np.ndarray:
@@ -191,6 +209,9 @@ class Tiling:
         start, end = self.rows(block)
         rows = end - start
         keys = min(iterations * p.block_n, p.seqlen_k)
+        if self.is_leftwards:
+            visited = int(self.visited[block])
+            keys = min(visited * p.block_n, p.seqlen_k) - (visited - iterations) * p.block_n if iterations else 0
         read = (rows if loaded else 0) * p.head_dim + 2 * keys * p.head_dim
         written = rows * (p.head_dim * p.itemsize + 4) if stored else 0
         return Traffic(read * p.itemsize, written, 4 * rows * keys * p.head_dim)

@@ -56,6 +56,12 @@ class TilesView:
     caption: str
     skipped: int
     total: int
+    is_leftwards: bool
+
+    def done_tiles(self, block: int) -> tuple[int, int]:
+        """First and end of the finished tiles of a row of tiles."""
+        done, visited = int(self.done[block]), int(self.visited[block])
+        return (visited - done, visited) if self.is_leftwards else (0, done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

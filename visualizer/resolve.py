@@ -114,6 +114,7 @@ def _tiles(tape: Tape, moment: Moment) -> TilesView:
         caption=caption,
         skipped=total - visited,
         total=total,
+        is_leftwards=t.is_leftwards,
     )
 
 

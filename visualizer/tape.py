@@ -208,13 +208,14 @@ class Tape:
         head, block, iteration, name = position
         start = self.tiling.program_start(head, block)
         if forward:
-            if step == "mask" and iteration < self.tiling.full[block] < self.tiling.visited[block]:
+            masked = self.tiling.masked_iterations(block)
+            if step == "mask" and iteration < masked.start < masked.stop:
                 if name == "load_q" or iteration >= 0:
-                    first = Position(head, block, int(self.tiling.full[block]), "load_k")
+                    first = Position(head, block, masked.start, "load_k")
                     return max(i, self.tiling.index(first) - 1)
             elif step == "store" and name != "store":
                 return self.tiling.index(Position(head, block, -1, "store")) - 1
-        elif step == "store" or (step == "mask" and 0 <= iteration < self.tiling.full[block]):
+        elif step == "store" or (step == "mask" and 0 <= iteration < self.tiling.masked_iterations(block).start):
             return start
         return i
 

@@ -32,10 +32,11 @@ class CellPainter:
         painter.save()
         painter.setClipRect(place.map_rect)
         for block in place.rows.tiles():
-            visited, done = int(view.visited[block]), int(view.done[block])
+            first_done, end_done = view.done_tiles(block)
             if block == view.block and view.tile is not None:
-                done = max(done, view.tile + 1)
-            for first, end, opacity in ((0, done, 1.0), (done, visited, FAINT)):
+                first_done, end_done = min(first_done, view.tile), max(end_done, view.tile + 1)
+            parts = ((0, first_done, FAINT), (first_done, end_done, 1.0), (end_done, int(view.visited[block]), FAINT))
+            for first, end, opacity in parts:
                 part = self._tiles_rect(place, block, first, end).intersected(self._rect)
                 if end > first and not part.isEmpty():
                     painter.setOpacity(opacity)

@@ -234,7 +234,8 @@ class ScoreMap(QWidget):
         if hit is not None:
             kind, where, why = tile_words(self.frame.problem, *hit)
             if kind != "skipped":
-                state = "done" if hit[1] < view.done[hit[0]] else "to come"
+                first, end = view.done_tiles(hit[0])
+                state = "done" if first <= hit[1] < end else "to come"
                 kind = f"{kind}, {'at hand' if hit == (view.block, view.tile) else state}"
             cell = self.place.cell_under(at)
             if cell is not None and kind != "skipped":

@@ -106,7 +106,9 @@ class MapPainter:
         for first, end in runs:
             self._copy(painter, place, view, (keys.origin, keys.end), (rows.span(first)[0], rows.span(end - 1)[1]))
         for row in partly:
-            self._copy(painter, place, view, (keys.origin, keys.span(int(view.done[row]) - 1)[1]), rows.span(row))
+            first, end = view.done_tiles(row)
+            x = keys.origin if first == 0 else keys.span(first)[0]
+            self._copy(painter, place, view, (x, keys.span(end - 1)[1]), rows.span(row))
 
     def _copy(
         self, painter: QPainter, place: MapLayout, view: TilesView, x: tuple[float, float], y: tuple[float, float]

@@ -104,10 +104,10 @@ class Timeline(QWidget):
         if self.at(end) - self.at(first) < self.theme.px(24):
             return []
         head, block = view.head, view.program - view.head * self._tiling.num_q_blocks
-        full, visited = int(self._tiling.full[block]), int(self._tiling.visited[block])
+        masked = self._tiling.masked_iterations(block)
         found = [(self.at(end - 1), "store")]
-        if full < visited:
-            found.append((self.at(self._tiling.index(Position(head, block, full, "load_k"))), "partial tile"))
+        if masked:
+            found.append((self.at(self._tiling.index(Position(head, block, masked.start, "load_k"))), "partial tile"))
         return found
 
     # painting
