@@ -8,7 +8,7 @@ from typing import Final
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QIcon, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QMainWindow, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QMainWindow, QVBoxLayout, QWidget
 
 import assets
 from visualizer import finder, help, theme
@@ -99,6 +99,8 @@ class Window(QMainWindow):
         self._inner.addWidget(self.panel_layout, 1)
         self._inner.addWidget(self.transport)
         self.setCentralWidget(self._central)
+        for field in self._central.findChildren(QLineEdit):
+            field.setAcceptDrops(False)  # a file dropped on a field is the window's, too
         self._fit()
 
     def _connect(self) -> None:

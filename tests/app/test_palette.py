@@ -129,6 +129,24 @@ def test_the_keys_of_the_design_are_there() -> None:
     assert wanted.items() <= {key: action.id for action in ACTIONS for key in action.keys}.items()
 
 
+def test_buttons_name_the_keys_of_their_actions(window: Window) -> None:
+    t = window.transport
+    buttons = {"go.first": t.first, "go.previous": t.back, "go.play": t.play, "go.next": t.step, "go.last": t.last}
+    for id, button in buttons.items():
+        said = button.toolTip().rpartition("(")[2].rstrip(")")
+        assert {"←": "Left", "→": "Right", "space": "Space"}.get(said, said) in BY_ID[id].keys
+        before = window.controller.state
+        window.controller.change(step=50)
+        window.menus.actions[id].trigger()
+        by_action, playing = window.controller.state, window.playback.is_playing
+        window.playback.pause()
+        window.controller.change(step=50)
+        button.click()
+        assert (window.controller.state, window.playback.is_playing) == (by_action, playing)
+        window.playback.pause()
+        window.controller.go_to(before)
+
+
 def test_every_action_of_a_menu_is_in_it(window: Window) -> None:
     for action in ACTIONS:
         item = window.menus.actions[action.id]
