@@ -151,6 +151,15 @@ def test_the_position_is_kept_in_another_problem(controller: Watched) -> None:
     assert controller.tape.tiling.locate(controller.state.step) == before
 
 
+def test_a_session_of_another_problem_keeps_its_own_step(controller: Watched, tmp_path: Path) -> None:
+    controller.change(step=60)
+    save(OPENING.change(step=60), tmp_path / "s.json")
+    assert controller.open_file(tmp_path / "s.json")
+    assert controller.state == OPENING.change(step=60)
+    controller.undo()
+    assert controller.state == replace(TOY, step=60)
+
+
 def test_an_empty_problem_says_why(controller: Watched) -> None:
     controller.change(step=60)
     assert controller.change(seqlen_q=0)
