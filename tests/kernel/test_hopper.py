@@ -1,0 +1,221 @@
+"""The Hopper forward: its tiles by value, its compilation without a GPU, and with `-m gpu` its results."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.attention import flash_attn_triton
+from kernel.hopper_launch import Plans, compiler_barriers, strides
+from kernel.hopper_tiles import (
+    ALL_128,
+    ALL_256,
+    LONG_64,
+    LONG_64_CAUSAL,
+    SHORT_64,
+    config,
+    first_key,
+    is_even,
+    schedule,
+)
+from tests.kernel.compiled import FITS, compile_all
+from tests.kernel.expected import assert_right, exact
+
+CONFIGS = st.sampled_from([LONG_64, LONG_64_CAUSAL, SHORT_64, ALL_128, ALL_256])
+LENGTHS = st.integers(1, 3000)
+
+
+def unpacked(table):
+    entries = table[table >= 0]
+    return entries >> 42, entries >> 24 & (1 << 18) - 1, entries & (1 << 24) - 1
+
+
+@given(CONFIGS, st.integers(1, 4), st.integers(1, 9), LENGTHS, LENGTHS, st.booleans(), st.integers(1, 140))
+def test_every_query_tile_is_handed_out_once(c, batch, heads, seqlen_q, seqlen_k, causal, programs):
+    table = schedule(batch, heads, seqlen_q, seqlen_k, causal, c, programs)
+    assert (table[-1] == -1).all()
+    ended = np.maximum.accumulate(table < 0, axis=0)
+    assert (table[ended] == -1).all()  # nothing after a program's end
+    blocks = -(-seqlen_q // c.block_m)
+    found = sorted(zip(*(x.tolist() for x in unpacked(table)), strict=True))
+    assert found == [(b, h, m * c.block_m) for b in range(batch) for h in range(heads) for m in range(blocks)]
+
+
+@given(st.integers(1, 4), st.integers(1, 9), st.integers(64, 4000), st.integers(1, 140))
+def test_no_program_has_much_more_to_do(batch, heads, seqlen, programs):
+    c = ALL_128
+    table = schedule(batch, heads, seqlen, seqlen, True, c, programs)
+    rows = table & (1 << 24) - 1
+    keys = np.where(table >= 0, np.minimum(rows + c.block_m, seqlen), 0).astype(float)
+    # the longest-first rule is within one longest tile of an even share
+    assert keys.sum(0).max() <= keys.sum() / table.shape[1] + keys.max() + 2 * c.block_m
+
+
+@given(CONFIGS, LENGTHS, LENGTHS)
+def test_a_diagonal_never_crosses_a_tile_border(c, seqlen_q, seqlen_k):
+    left = first_key(seqlen_q, seqlen_k, True, c)
+    assert -c.keys < left <= 0
+    assert is_even(seqlen_q, seqlen_k, True, c) == (left == 0)
+    for row in range(0, seqlen_q, c.rows):
+        first, last = row + seqlen_k - seqlen_q, row + c.rows - 1 + seqlen_k - seqlen_q
+        assert (first - left) // c.keys == (last - left) // c.keys
+
+
+@given(CONFIGS, LENGTHS, LENGTHS)
+def test_only_whole_tiles_need_no_mask_without_causal(c, seqlen_q, seqlen_k):
+    assert first_key(seqlen_q, seqlen_k, False, c) == 0
+    assert is_even(seqlen_q, seqlen_k, False, c) == (seqlen_k % c.keys == 0)
+
+
+def test_configurations_cover_every_head_dim():
+    assert {config(d, c, n) for d in (8, 64) for c in (False, True) for n in (512, 4096)} == {
+        SHORT_64,
+        LONG_64,
+        LONG_64_CAUSAL,
+    }
+    assert config(72, True, 100) is config(128, False, 9000) is ALL_128
+    assert config(136, True, 100) is config(256, False, 9000) is ALL_256
+
+
+def test_barriers_of_the_compiler_are_read_out_of_its_code():
+    ptx = """
+        bar.sync \t0, 128;
+        barrier.sync \t1;
+        barrier.cta.sync.aligned 3, 64;
+        bar.warp.sync \t-1;
+        // begin inline asm
+        bar.arrive %r7, 288;
+        // end inline asm
+        bar.red.popc.u32 %r1, 5, %p1;
+    """
+    assert compiler_barriers(ptx.replace("bar.red.popc.u32 %r1, 5, %p1;", "")) == {0, 1, 3}
+    assert compiler_barriers(ptx) == set(range(16))  # what cannot be read may be any
+    assert compiler_barriers("") == set()
+
+
+def test_strides_that_the_copy_engine_takes():
+    x = torch.zeros(2, 6, 40, 64, dtype=torch.float16)
+    assert strides(x) == (6 * 40 * 64, 40 * 64, 64, 1)
+    assert strides(x.transpose(1, 2)) == (6 * 40 * 64, 64, 40 * 64, 1)
+    assert strides(x.as_strided((1, 6, 40, 64), (7, 40 * 64, 64, 1))) == (8, 40 * 64, 64, 1)
+    assert strides(x.transpose(2, 3)) is None
+    assert strides(x[:, :1].expand(2, 6, 40, 64)) is None
+    assert strides(x.as_strided((1, 2, 3, 64), (9999, 68, 64, 1))) is None
+
+
+def test_plans_are_made_once_and_bounded(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: made.append("synchronized"))
+    made, plans = [], Plans(4)
+    for key in (1, 2, 1, 3, 4, 4):
+        assert plans.make(key, lambda key=key: made.append(key) or -key) == -key
+    assert made == [1, 2, 3, 4]
+    assert plans.make(5, lambda: -5) == -5
+    assert made == [1, 2, 3, 4, "synchronized"]
+    assert [plans.get(key) for key in range(1, 6)] == [None, None, -3, -4, -5]
+
+
+def test_a_backend_that_cannot_be_is_refused():
+    q = torch.zeros(1, 1, 16, 64, dtype=torch.float16)
+    with pytest.raises(ValueError, match="'fast'; it must be"):
+        flash_attn_triton(q, q, q, backend="fast")
+    with pytest.raises(ValueError, match="leave them out"):
+        flash_attn_triton(q, q, q, backend="hopper", block_m=64)
+    with pytest.raises(ValueError, match="no Hopper GPU; leave backend out"):
+        flash_attn_triton(q, q, q, backend="hopper")
+
+
+def test_forward_compiles_for_hopper():
+    jobs = [
+        {"forward": (64, False, True, 512)},
+        {"forward": (64, True, False, 4096)},
+        {"forward": (128, True, True, 4096)},
+        {"forward": (256, True, False, 4096)},
+    ]
+    for job, found in zip(jobs, compile_all(jobs), strict=True):
+        assert found["shared"] <= FITS, job
+        assert max(found["barriers"]) < 8, job
+        assert found["spill_bytes"] <= 64, job
+        assert not found["serialized"], job
+        assert found["products"] >= 16, job
+
+
+def draw(*shape, dtype=torch.float16):
+    return torch.randn(shape, device="cuda", dtype=dtype)
+
+
+@pytest.fixture
+def seeded():
+    torch.manual_seed(3)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("head_dim", [16, 64, 72, 128, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_right(head_dim, causal):
+    lengths = ((256, 256), (333, 300), (77, 300), (300, 77), (1, 20), (192, 4096), (2300, 2300))
+    for dtype in (torch.float16, torch.bfloat16):
+        for seqlen_q, seqlen_k in lengths:
+            q, k, v = (
+                draw(2, 4, seqlen_q, head_dim, dtype=dtype),
+                *(draw(2, 2, seqlen_k, head_dim, dtype=dtype) for _ in "kv"),
+            )
+            o, lse = flash_attn_triton(q, k, v, causal, None, return_lse=True, backend="hopper")
+            assert_right(o, lse, q, k, v, causal, head_dim**-0.5)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("special", [math.nan, math.inf])
+def test_nan_and_infinity_reach_the_rows_that_see_them(special):
+    for head_dim, seqlen_q, seqlen_k in ((64, 512, 512), (128, 300, 333), (256, 100, 100)):
+        q, k, v = draw(1, 2, seqlen_q, head_dim), draw(1, 2, seqlen_k, head_dim), draw(1, 2, seqlen_k, head_dim)
+        clean, _ = exact(q, k, v, True, head_dim**-0.5)
+        for key in (seqlen_k - 1, seqlen_k - 40, seqlen_k // 2, 3):
+            spoiled = v.clone()
+            spoiled[:, :, key] = special
+            o = flash_attn_triton(q, k, spoiled, True, None, backend="hopper")
+            blind = torch.arange(seqlen_q, device="cuda") + seqlen_k - seqlen_q < key
+            assert (o[:, :, blind].double() - clean[:, :, blind]).abs().max() < 4e-3
+            assert not o[:, :, ~blind].isfinite().any()
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("seeded")
+def test_the_same_in_a_graph_on_a_stream_and_strided():
+    q, k, v = (draw(2, 700, 4, 64).transpose(1, 2) for _ in range(3))
+    want = flash_attn_triton(q, k, v, True, None, return_lse=True, backend="hopper")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        again = flash_attn_triton(*(x.contiguous() for x in (q, k, v)), True, None, return_lse=True, backend="hopper")
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        replayed = flash_attn_triton(q, k, v, True, None, return_lse=True)
+        unseen = flash_attn_triton(q[:, :, :650], k, v, True, None)  # its first call: the portable kernel
+    graph.replay()
+    assert all(torch.equal(x, y) for got in (again, replayed) for x, y in zip(want, got, strict=True))
+    assert (unseen - flash_attn_triton(q[:, :, :650], k, v, True, None, backend="hopper")).abs().max() < 4e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("seeded")
+def test_what_it_cannot_take_goes_to_the_portable_kernel():
+    q, k, v = (draw(1, 2, 100, 64) for _ in range(3))
+    shifted = torch.empty(q.numel() + 1, dtype=q.dtype, device="cuda")[1:].view(q.shape).copy_(q)
+    odd = [draw(1, 2, 100, 65) for _ in range(3)]
+    for inputs, scale, why in (
+        ((q, k, v), -0.5, "must be positive"),
+        (odd, 0.1, "head_dim is 65"),
+        ([x.float() for x in (q, k, v)], 0.1, "float32"),
+        ((q, k[:, :1].expand(k.shape), v), 0.1, "not contiguous"),
+        ((shifted, k, v), 0.1, "16 bytes"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            flash_attn_triton(*inputs, True, scale, backend="hopper")
+        o, lse = flash_attn_triton(*inputs, True, scale, return_lse=True)
+        assert_right(o, lse, *inputs, True, scale)
