@@ -176,9 +176,9 @@ def _softmax(
     m_ref = m_new
     if HIGH or LOW:
         m_ref = gl.where(m_new == float("-inf"), 0.0, m_new)
-    # exponentiate
+    # exponentiate: p (BM, BN)
     p = gl.exp2(s * qk_scale - m_ref[:, None])
-    # alpha
+    # alpha: (BM,)
     alpha = gl.exp2(m - m_ref)
     # denominator: (BM, 4), a part per lane
     l = l * gl.convert_layout(alpha, gl.SliceLayout(1, l.type.layout))[:, None] + _lane_sums(p)
@@ -353,7 +353,7 @@ def _producer(
             # load_k: one step before its neighbour's v
             _acquire(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
             _load(desc_k, batch, kv_head, n, k_full.index(i % STAGES), k_slots.index(i % STAGES))
-            # load_v
+            # load_v: behind its k
             _acquire(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
             _load(desc_v, batch, kv_head, n + BN, v_full.index((i - 1) % STAGES), v_slots.index((i - 1) % STAGES))
             i += 1
@@ -389,7 +389,7 @@ def _step(
     D: gl.constexpr = k_slots.type.shape[4]
     k_at = i % STAGES
     v_at = (i - 1) % STAGES
-    # scores
+    # scores: of this tile, under way
     mbarrier.wait(k_full.index(k_at), (i // STAGES) & 1)
     s = _scores(q, k_slots.index(k_at), BN, D, s_layout)
     # accumulate: of the tile before
@@ -402,7 +402,7 @@ def _step(
         alpha = _hold(alpha)
     acc = warpgroup_mma_wait(0, deps=(acc,))
     _release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
-    # rescale
+    # rescale: acc (BM, D)
     if LAZY:
         acc = _rescale_lazily(acc, alpha)
     else:
@@ -429,12 +429,12 @@ def _step_alone(
     acc = warpgroup_mma(p, v_slots.index(v_at).reshape([BN, D]), acc, is_async=True)
     acc = warpgroup_mma_wait(0, deps=(acc,))
     _release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
-    # scores
+    # scores: of this tile
     mbarrier.wait(k_full.index(k_at), (i // STAGES) & 1)
     s = warpgroup_mma_wait(0, deps=(_scores(q, k_slots.index(k_at), BN, D, s_layout),))
     _release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
     p_new, alpha, m, l = _softmax(s, m, l, qk_scale, rows, n, sizes, True, False, True, LAZY)
-    # rescale
+    # rescale: acc (BM, D)
     acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, acc.type.layout))[:, None]
     return acc, gl.convert_layout(p_new.to(v_slots.dtype), p.type.layout), m, l
 
@@ -489,7 +489,7 @@ def _consumer(
             q = q_slots.index(slot).reshape([BM, D])
             acc = gl.zeros([BM, D], gl.float32, o_layout)
             m = gl.full([BM], float("-inf"), gl.float32, row_layout)
-            # scores, then softmax: of the first tile, the one with the diagonal or the ragged end of the keys
+            # scores: of the first tile, and its softmax: the one with the diagonal or the ragged end of the keys
             mbarrier.wait(k_full.index(i % STAGES), (i // STAGES) & 1)
             s = _scores(q, k_slots.index(i % STAGES), BN, D, s_layout)
             s = warpgroup_mma_wait(0, deps=(s,))
@@ -524,7 +524,7 @@ def _consumer(
             gl.store(LSE + (batch * heads + head).to(gl.int64) * seqlen_q + rows, lse, mask=rows < seqlen_q)
             acc = warpgroup_mma_wait(0, deps=(acc,))
             _release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
-            # normalise
+            # normalise: o = acc / l
             acc = acc * gl.convert_layout(1.0 / total, gl.SliceLayout(1, o_layout))[:, None]
             out = acc.to(v_slots.dtype)
             # store: o

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from kernel import verify
 from kernel.inputs import Inputs
 from kernel.machine import array, tensor
-from kernel.problem import Problem
+from kernel.problem import Problem, ProblemError
 from kernel.results import Compiled, Hello, RunResult, Timing
 from kernel.tiling import Tiling
 from kernel.yardstick import Yardstick
@@ -69,6 +69,8 @@ def run(problem: Problem, inputs: Inputs | None, where: Hello, report: Report, t
     far the run has come. Without `timing` the GPU's peers are not timed and times are empty.
     """
     cuda = where.backend == "cuda"
+    if problem.backend == "hopper" and not cuda:
+        raise ProblemError("backend", "The Hopper kernel needs a Hopper GPU (H100, H200); choose the portable kernel.")
     stages = Stages(expected_seconds(problem, cuda, timing), report)
     inputs = inputs or Inputs(problem)
     progress = stages.begin("drawing inputs")
@@ -123,11 +125,12 @@ def run(problem: Problem, inputs: Inputs | None, where: Hello, report: Report, t
 
 
 def attend(problem: Problem, q: Any, k: Any, v: Any) -> Any:
-    """o and lse of the kernel with the problem's blocks."""
+    """o and lse of the problem's kernel, with the problem's blocks."""
     from kernel.attention import flash_attn_triton
 
     p = problem
-    return flash_attn_triton(q, k, v, p.causal, p.scale, return_lse=True, block_m=p.block_m, block_n=p.block_n)
+    blocks = {} if p.backend == "hopper" else {"block_m": p.block_m, "block_n": p.block_n}
+    return flash_attn_triton(q, k, v, p.causal, p.scale, return_lse=True, backend=p.backend, **blocks)
 
 
 def _launch(

@@ -1,4 +1,4 @@
-"""The forward kernel's source as the source panel shows it: the lines of the file, and the step each belongs to."""
+"""The forward kernels' source as the source panel shows it: the lines of the file, and the step each belongs to."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from typing import Final
 from kernel.tiling import STEPS
 
 PATH: Final = Path(__file__).with_name("forward.py")
-_OPENING = re.compile(rf"( *)# ({'|'.join(STEPS)}): \S")
+_OPENING: Final = re.compile(rf"( *)# ({'|'.join(STEPS)}): \S")
+_FILES: Final = {"triton": (PATH.name, "@triton.jit"), "hopper": ("hopper_kernel.py", "@gluon.jit")}
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,12 @@ class KernelSource:
 
 
 @cache
-def kernel_source() -> KernelSource:
-    """Reads kernel/forward.py from its first kernel on."""
-    text = PATH.read_text(encoding="utf-8").splitlines()
-    first = text.index("@triton.jit")
-    return KernelSource(f"kernel/{PATH.name}", first + 1, tuple(text[first:]), step_lines(text))
+def kernel_source(backend: str = "triton") -> KernelSource:
+    """Reads the kernel of a backend of Problem, from its first function on."""
+    name, decorator = _FILES[backend]
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    first = text.index(decorator)
+    return KernelSource(f"kernel/{name}", first + 1, tuple(text[first:]), step_lines(text))
 
 
 def step_lines(text: list[str]) -> dict[str, tuple[int, ...]]:

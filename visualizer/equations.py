@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
@@ -11,25 +12,55 @@ from visualizer.explain import less, number
 from visualizer.frame import Equation
 from visualizer.tape import Moment, Tape
 
+SUMMED: Final = ("rescale", "load_v", "accumulate")  # the steps from which on acc and l are this iteration's
+
 
 def equations(tape: Tape, moment: Moment, before: Chip, row: int) -> tuple[Equation, ...]:
-    """What has happened to the row so far in this iteration, oldest first; `before` is the chip when it began."""
+    """What the row holds and what has happened to it so far in this iteration, the newest last.
+
+    `before` is the chip when the iteration began.
+    """
     chip, step = moment.chip, moment.position.step
     if step == "load_q":
         return (Equation("m", "m = -inf"), Equation("l", "l = 0"), Equation("acc", "acc = 0"))
     if step in ("normalise", "store"):
         return _end(chip, row)
+    held = _held(chip, row, step)
     if chip.s is None or moment.tile is None:
-        assert chip.m is not None and chip.l is not None
-        return (Equation("m", f"m = {number(chip.m[row])}"), Equation("l", f"l = {number(chip.l[row])}"))
+        return held
     start, end = tape.tiling.cols(moment.tile)
-    lines = [_scores(chip, row, start, end)]
+    first = tape.tiling.rows(moment.position.block)[0]
+    lines = [*held, _scores(chip, row, first + row, start, end)]
     if chip.m_new is not None:
-        lines += _softmax(chip, before, row, end - start, float(tape.mirror.qk_scale), step)
-    if step in ("rescale", "load_v", "accumulate") and chip.acc is not None:
-        text = "acc ← acc·α + p·v" if step == "accumulate" else "acc ← acc·α"
-        lines.append(Equation("acc", f"{text}: acc[0] = {number(chip.acc[row, 0])}"))
+        scale, growth = float(tape.mirror.qk_scale), float(tape.mirror.lazy_growth)
+        lines += _softmax(chip, before, row, end - start, scale, growth, step)
+    if step in SUMMED:
+        lines.append(_acc(chip, before, row, step))
     return tuple(lines)
+
+
+def _acc(chip: Chip, before: Chip, row: int, step: str) -> Equation:
+    assert chip.acc is not None and before.acc is not None and chip.alpha is not None
+    old, alpha, new = float(before.acc[row, 0]), float(chip.alpha[row]), float(chip.acc[row, 0])
+    if step != "accumulate":
+        return Equation("acc", f"acc[0] ← acc[0]·α = {number(old)}·{number(alpha)} = {number(new)}")
+    more = new - old * alpha
+    sign = "-" if more < 0 else "+"
+    parts = f"{number(old * alpha)} {sign} {number(abs(more))}"
+    return Equation("acc", f"acc[0] ← acc[0]·α + p·v = {parts} = {number(new)}")
+
+
+def _held(chip: Chip, row: int, step: str) -> tuple[Equation, ...]:
+    """acc, m and l as far as this iteration has not touched them."""
+    assert chip.m is not None and chip.l is not None and chip.acc is not None
+    held = []
+    if step not in SUMMED:
+        held.append(Equation("acc", f"acc[0] = {number(chip.acc[row, 0])}"))
+    if chip.m_new is None:
+        held.append(Equation("m", f"m = {number(chip.m[row])}"))
+    if step not in (*SUMMED, "denominator"):
+        held.append(Equation("l", f"l = {number(chip.l[row])}"))
+    return tuple(held)
 
 
 def _end(chip: Chip, row: int) -> tuple[Equation, ...]:
@@ -40,10 +71,11 @@ def _end(chip: Chip, row: int) -> tuple[Equation, ...]:
     if chip.lse is None:
         return (first,)
     text = f"L = m + log₂ l = {number(chip.m[row])} + log₂ {number(l)} = {number(chip.lse[row])}"
-    return (first, Equation("lse", text, "for the backward pass"))
+    return (first, Equation("lse", text, "kept for backward"))
 
 
-def _scores(chip: Chip, row: int, start: int, end: int) -> Equation:
+def _scores(chip: Chip, row: int, query: int, start: int, end: int) -> Equation:
+    """`row` of the block is row `query` of q; the keys of the tile are start ... end - 1."""
     assert chip.s is not None
     scores = chip.s[row, : end - start]
     hidden = 0 if chip.keep is None else int((~chip.keep[row, : end - start]).sum())
@@ -53,16 +85,20 @@ def _scores(chip: Chip, row: int, start: int, end: int) -> Equation:
         return Equation("s", f"s is NaN for {int(np.isnan(scores).sum())} keys", "and so will be p, l and acc")
     best = int(scores.argmax())
     note = f"{hidden} of {end - start} keys masked" if hidden else ""
-    return Equation("s", f"max s = q·k[{start + best}] = {number(scores[best])}", note)
+    return Equation("s", f"max s = q[{query}]·k[{start + best}] = {number(scores[best])}", note)
 
 
-def _softmax(chip: Chip, before: Chip, row: int, keys: int, scale: float, step: str) -> list[Equation]:
+def _softmax(chip: Chip, before: Chip, row: int, keys: int, scale: float, growth: float, step: str) -> list[Equation]:
     """m, and as far as they are there, alpha, the sum of p, and l."""
     assert chip.s is not None and chip.m_new is not None and before.m is not None and before.l is not None
     old, new = float(before.m[row]), float(chip.m_new[row])
     top = float(np.fmax.reduce(chip.s[row, :keys])) * scale
     text = f"m ← max(m, max s·{number(scale)}) = max({number(old)}, {number(top)}) = {number(new)}"
-    lines = [Equation("m", text, "moved" if new > old else "stays")]
+    note = "moved" if new > old else "stays"
+    if growth:
+        text = f"max s·{number(scale)} = {number(top)}, m = {number(old)}: m ← {number(new)}"
+        note = note if new > old or top <= old else f"stays: grows by less than {number(growth)}"
+    lines = [Equation("m", text, note)]
     # a row that has seen no key has nothing to subtract
     minus = "" if new == -math.inf else less(new)
     if chip.alpha is not None:

@@ -144,9 +144,11 @@ class LseView:
 
     mirror (seqlen_q,) NaN where not stored yet; kernel (seqlen_q,) or None before a run; exact at exact_rows, NaN
     where not computed yet. difference_* are kernel (or, before a run, mirror) minus exact and kernel minus mirror, at
-    the rows where both are known. blind_rows: the first so many rows see no key, so their L is -inf. value_range and
-    difference_range: limits of the axes, rounded outwards, from all that is known of this head. mirror_difference is
-    kernel minus mirror (seqlen_q,). The arrays of two frames are the same objects where nothing has changed.
+    the rows where both are known. max_*: the largest of them, None where nothing is known, NaN where the kernel's L is
+    NaN and the other is not. stored_rows: how many rows the mirror has stored. blind_rows: the first so many rows see
+    no key, so their L is -inf. value_range and difference_range: limits of the axes, rounded outwards, from all that
+    is known of this head. mirror_difference is kernel minus mirror (seqlen_q,). The arrays of two frames are the same
+    objects where nothing has changed.
     """
 
     head: int

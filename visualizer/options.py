@@ -35,6 +35,7 @@ def add_problem_options(parser: argparse.ArgumentParser, *, session: bool = True
     for option, field, help in WHOLE:
         group.add_argument(option, dest=field, type=whole, metavar="N", help=help)
     group.add_argument("--dtype", metavar="T", help="float16, bfloat16 or float32")
+    group.add_argument("--backend", metavar="B", help="triton, the portable kernel, or hopper")
     group.add_argument("--causal", action=argparse.BooleanOptionalAction, help="whether queries see no later key")
     group.add_argument("--sm-scale", type=scale, metavar="X", help="factor of q·kᵀ; auto is 1/sqrt(head_dim)")
     group.add_argument("--std", type=number, metavar="X", help="standard deviation of the inputs")
@@ -81,7 +82,7 @@ def preset_state(name: str) -> State:
 
 
 def _fields(args: argparse.Namespace) -> dict[str, Any]:
-    names = (*(field for _, field, _ in WHOLE), "dtype", "causal", "sm_scale", "std", "distribution")
+    names = (*(field for _, field, _ in WHOLE), "dtype", "backend", "causal", "sm_scale", "std", "distribution")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if given.get("sm_scale") == "auto":
         given["sm_scale"] = None

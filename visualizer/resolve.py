@@ -51,6 +51,7 @@ SENTENCES: Final = {
     "normalise": ("o", "o = acc / l"),
     "store": ("lse", "o to memory, and L = m + log₂ l"),
 }
+LAZY_MAX: Final = "m_new = the larger of m and row max of s, scaled; m where it would grow by less than 8"
 FRESH: Final = {"load_q": {"q", "m", "l", "acc"}, "row_max": {"m"}, "store": {"o", "lse"}, "mask": {"s"}}
 LOADS: Final = {"load_q": "q", "load_k": "k", "load_v": "v"}
 
@@ -75,7 +76,7 @@ def resolve(state: State, tape: Tape, run: RunView) -> Frame:
         chip=chip,
         rows=_rows(tape, moment, row),
         lse=_lse(state, tape, moment, row, run),
-        source=_source(moment, chip),
+        source=_source(p.backend, moment, chip),
         ledger=_ledger(tape, moment, run),
         transport=_transport(tape, moment),
         options={"lse_unit": state.lse_unit, "matrix": state.matrix},
@@ -88,9 +89,9 @@ def _tiles(tape: Tape, moment: Moment) -> TilesView:
     done = np.where(np.arange(t.num_q_blocks) < block, t.visited, 0)
     done[block] = t.visited[block] if step in ("normalise", "store") else max(iteration, 0) + (step == "accumulate")
     total, visited = t.num_q_blocks * t.num_k_blocks, int(t.visited.sum())
-    caption = f"program {head * t.num_q_blocks + block + 1} of {t.num_programs}"
+    caption = f"program {head * t.num_q_blocks + block + 1:,} of {t.num_programs:,}"
     if moment.tile is not None:
-        caption += f" · tile {iteration + 1} of {t.visited[block]}"
+        caption += f" · tile {iteration + 1:,} of {t.visited[block]:,}"
     return TilesView(
         head=head,
         num_heads=p.num_heads,
@@ -164,7 +165,7 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
             "k": (-VIVID * level.k, VIVID * level.k),
             "v": (-VIVID * level.v, VIVID * level.v),
             "s": (-VIVID * level.s, VIVID * level.s),
-            "p": (0.0, 1.0),
+            "p": (0.0, _power_of_two(chip.p) if p.lazy_growth else 1.0),
             "acc": _typical(acc),
             "m": (-top, top),
             "alpha": (0.0, 1.0),
@@ -238,9 +239,12 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
     start, end = tape.tiling.rows(block)
     stored, known, exact = tape.lse_until(moment.index, head), tape.lse[head], tape.exact_lse[head]
     key = (head, state.lse_unit)
+    passed = int((~np.isnan(stored)).sum())
+    if tape.programs_filled >= head * tape.tiling.num_q_blocks + block:  # then NaN in it is a value
+        passed = end if moment.position.step == "store" else start
     kept = _LSE.get(tape)
     if kept is not None and kept.key == key and kept.result is result and kept.holds(stored, known, exact):
-        return replace(kept.view, row=start + row, rows=(start, end))
+        return replace(kept.view, row=start + row, rows=(start, end), stored_rows=passed)
     factor = np.float32(1.0 if state.lse_unit == "log2" else LN2)
     old = None if kept is None or kept.key != key else kept
     mirror = old.view.mirror if old is not None and _same(old.stored, stored) else stored * factor
@@ -254,7 +258,6 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
     whole = _minus(known[rows] * factor, known_exact) if kernel is None else difference
     between = None if kernel is None else _minus(kernel, mirror)
     ends = [np.abs(d[np.isfinite(d)]).max(initial=0) for d in (whole, between) if d is not None]
-    count = int((~np.isnan(stored)).sum())
     view = LseView(
         head=head,
         num_rows=p.seqlen_q,
@@ -271,10 +274,10 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
         mirror_difference=between,
         row=start + row,
         rows=(start, end),
-        stored_rows=count,
-        max_kernel_exact=None if kernel is None else _largest(difference),
+        stored_rows=passed,
+        max_kernel_exact=None if kernel is None else _worst(kernel[rows], known_exact),
         max_mirror_exact=_largest(mirror_exact),
-        max_kernel_mirror=None if between is None else _largest(between),
+        max_kernel_mirror=None if kernel is None else _worst(kernel, mirror),
         sampled=len(rows) < p.seqlen_q,
         caption=f"head {head} of {p.num_heads:,}",
     )
@@ -302,8 +305,8 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
-def _source(moment: Moment, chip: ChipView) -> SourceView:
-    source = kernel_source()
+def _source(backend: str, moment: Moment, chip: ChipView) -> SourceView:
+    source = kernel_source(backend)
     step = moment.position.step
     return SourceView(
         source=source,
@@ -351,7 +354,7 @@ def _transport(tape: Tape, moment: Moment) -> TransportView:
         bands=t.bands if t.num_programs <= MAX_BANDS else None,
         steps_per_head=t.steps_per_head,
         step=step,
-        sentence=SENTENCES[step][1],
+        sentence=LAZY_MAX if step == "row_max" and tape.problem.lazy_growth else SENTENCES[step][1],
         quantity=SENTENCES[step][0],
         filled=tape.programs_filled / t.num_programs,
     )
@@ -363,7 +366,7 @@ def _note(moment: Moment, chip: ChipView) -> str:
     if step in ("load_q", "load_k", "load_v"):
         tile = {"load_q": chip.q, "load_k": chip.k, "load_v": chip.v}[step]
         first = chip.rows[0] if step == "load_q" else (chip.cols or (0, 0))[0]
-        return "" if tile is None else f"rows {first} … {first + len(tile) - 1}"
+        return "" if tile is None else f"rows {first:,} … {first + len(tile) - 1:,}"
     if step == "row_max" and chip.m_new is not None and moment.chip.m is not None:
         moved = int((chip.m_new > moment.chip.m[: len(chip.m_new)]).sum())
         return f"m_new[{row}] = {number(chip.m_new[row])}   moved in {moved} of {len(chip.m_new)} rows"
@@ -458,6 +461,14 @@ def _minus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         difference = a.astype(np.float64) - b
     difference[(a == -np.inf) & (b == -np.inf)] = 0
     return difference
+
+
+def _worst(values: np.ndarray, known: np.ndarray) -> float | None:
+    """The largest |values - known| where known is a number; NaN where a value is none though the known one is."""
+    at = ~np.isnan(known)
+    if np.isnan(values[at]).any():
+        return math.nan
+    return _largest(_minus(values[at], known[at]))
 
 
 def _largest(difference: np.ndarray) -> float | None:

@@ -7,10 +7,10 @@ from kernel.inputs import Inputs
 from kernel.mirror import Chip, Mirror, _round_to_float16
 from kernel.problem import Problem
 from kernel.tiling import Tiling
-from tests.strategies import problems
+from tests.strategies import hopper_problems, problems
 
 
-@given(problems(max_seqlen=400, min_rows=1), st.data())
+@given(problems(max_seqlen=400, min_rows=1) | hopper_problems(max_seqlen=700), st.data())
 @settings(max_examples=40, deadline=None)
 def test_several_tiles_at_once_give_the_bits_of_one_at_a_time(p: Problem, data):
     tiling = Tiling(p)
@@ -63,3 +63,20 @@ def test_rounding_to_float16_at_ties_and_the_smallest_numbers():
         np.float32([np.nan]),
     ):
         np.testing.assert_array_equal(_round_to_float16(x), x.astype(np.float16).astype(np.float32))
+
+
+def test_the_lazy_max_stays_until_it_would_grow_by_more_than_8():
+    p = Problem(seqlen_q=64, seqlen_k=1024, head_dim=128, causal=False, distribution="rising", sm_scale=-0.2)
+    p = p.change(sm_scale=0.2, std=1.0, backend="hopper")
+    mirror = Mirror(Inputs(p), Tiling(p))
+    chip = mirror.apply(Chip(), "load_q", 0, 0)
+    moved = stayed = 0
+    for iteration in range(8):
+        before = chip.m
+        chip = mirror.iterate(chip, 0, 0, iteration)
+        top = chip.s.max(axis=1) * mirror.qk_scale
+        np.testing.assert_array_equal(chip.m, np.where(top - before > 8, top, before))
+        moved += int((chip.m > before).sum())
+        stayed += int(((top > before) & (chip.m == before)).sum())
+    assert moved >= 64
+    assert stayed > 0

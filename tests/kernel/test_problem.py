@@ -28,6 +28,7 @@ REFUSED = [
     ("block_m", 48, "power of two"),
     ("block_n", 8, "must be from 16 to 256"),
     ("block_m", 512, "must be from 16 to 256"),
+    ("backend", "cuda", "choose triton or hopper"),
     ("seed", -1, "must be from 0"),
     ("std", 0.0, "above 0"),
     ("std", math.inf, "finite"),
@@ -75,3 +76,22 @@ def test_field_names_are_those_of_the_command_line_and_the_session():
     assert {"batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "inputs"} <= set(
         FIELDS
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("dtype", "float32", "float16 and bfloat16"),
+        ("head_dim", 60, "multiples of 8"),
+        ("sm_scale", 0.0, "positive scales"),
+        ("sm_scale", -0.5, "positive scales"),
+        ("seqlen_k", 1060, "a multiple of 64 apart"),
+    ],
+)
+def test_what_the_hopper_kernel_does_not_take_is_refused_by_name(field, value, words):
+    hopper = Problem().change(backend="hopper")
+    with pytest.raises(ProblemError, match=words) as caught:
+        hopper.change(**{field: value})
+    assert caught.value.field == field
+    with pytest.raises(ProblemError, match="takes 64 x 64 here"):
+        Problem(backend="hopper")

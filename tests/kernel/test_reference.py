@@ -8,7 +8,7 @@ from kernel.mirror import Mirror
 from kernel.problem import Problem
 from kernel.reference import exact, exact_head
 from kernel.tiling import Tiling
-from tests.strategies import problems
+from tests.strategies import hopper_problems, problems
 
 
 def test_by_hand():
@@ -33,7 +33,7 @@ def test_not_finite_values_reach_only_the_rows_that_see_them():
     np.testing.assert_allclose(lse, np.log2([1, 2, 3]))
 
 
-@given(problems(max_seqlen=100))
+@given(problems(max_seqlen=100) | hopper_problems())
 @settings(max_examples=40, deadline=None)
 def test_the_mirror_stays_near_the_exact_values(p: Problem):
     inputs, tiling = Inputs(p), Tiling(p)

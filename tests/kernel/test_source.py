@@ -64,3 +64,11 @@ def test_a_step_ends_at_a_blank_line_a_comment_of_another_or_less_indentation():
         "mask": (9,),
     }
     assert not any(step_lines(["# load_k without a colon", "one", "# load_k:", "two"]).values())
+
+
+def test_every_step_has_lines_in_the_hopper_kernel_too():
+    source = kernel_source("hopper")
+    assert source.path == "kernel/hopper_kernel.py"
+    assert all(source.step_lines[step] for step in STEPS)
+    text = source.lines[source.step_lines["row_max"][0] - source.first_line]
+    assert "m_new = gl.maximum(m, gl.max(s, 1) * qk_scale)" in text

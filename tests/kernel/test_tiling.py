@@ -4,7 +4,7 @@ from hypothesis import given, settings
 
 from kernel.problem import Problem
 from kernel.tiling import FULL_STEPS, PARTIAL_STEPS, Position, Tiling, Traffic
-from tests.strategies import problems
+from tests.strategies import hopper_problems, problems
 
 
 def seen(p: Problem) -> np.ndarray:
@@ -31,7 +31,7 @@ def test_tiles_are_full_partial_or_skipped_as_the_mask_says(p):
                     assert t.is_partial(block, tile) == (not whole)
 
 
-@given(problems())
+@given(problems() | hopper_problems())
 @settings(max_examples=60, deadline=None)
 def test_every_step_has_one_index_and_programs_run_in_launch_order(p):
     t = Tiling(p)
@@ -41,6 +41,8 @@ def test_every_step_has_one_index_and_programs_run_in_launch_order(p):
             assert t.program_start(head, block) == len(walked)
             walked.append(Position(head, block, -1, "load_q"))
             for i in range(int(t.visited[block])):
+                assert t.iteration(block, t.tile(block, i)) == i
+                assert t.is_partial(block, t.tile(block, i)) == (i in t.masked_iterations(block))
                 names = PARTIAL_STEPS if t.is_partial(block, t.tile(block, i)) else FULL_STEPS
                 walked += [Position(head, block, i, name) for name in names]
             walked += [Position(head, block, -1, name) for name in ("normalise", "store")]
@@ -51,7 +53,7 @@ def test_every_step_has_one_index_and_programs_run_in_launch_order(p):
     assert list(t.bands[:-1]) == [i for i, position in enumerate(walked) if position.step == "load_q"]
 
 
-@given(problems(max_seqlen=80))
+@given(problems(max_seqlen=80) | hopper_problems(max_seqlen=200))
 @settings(max_examples=40, deadline=None)
 def test_traffic_adds_up_step_by_step(p):
     t = Tiling(p)
@@ -97,3 +99,27 @@ def test_a_long_problem_is_located_without_walking_it():
     t = Tiling(Problem(heads=4, kv_heads=4, seqlen_q=65536, seqlen_k=65536))
     for index in (0, len(t) // 3, len(t) - 1):
         assert t.index(t.locate(index)) == index
+
+
+@given(hopper_problems())
+@settings(max_examples=40)
+def test_the_hopper_kernel_goes_from_right_to_left_and_masks_its_first_tile_alone(p):
+    t, mask = Tiling(p), seen(p)
+    for block in range(t.num_q_blocks):
+        start, end = t.rows(block)
+        tiles = [t.tile(block, i) for i in range(int(t.visited[block]))]
+        assert tiles == list(reversed(range(len(tiles))))
+        for i, tile in enumerate(tiles):
+            first, last = t.cols(tile)
+            if i:
+                assert last - first == p.block_n
+                assert mask[start:end, first:last].all()
+        assert not mask[start:end, len(tiles) * p.block_n :].any()
+
+
+def test_the_hopper_kernel_prescribes_its_blocks():
+    p = Problem(head_dim=128, seqlen_q=4096, seqlen_k=4096).change(backend="hopper")
+    assert (p.block_m, p.block_n) == (64, 128)
+    assert p.change(head_dim=256).block_n == 64
+    assert p.change(block_m=128, block_n=16).block_n == 128
+    assert p.change(backend="triton", block_n=32).block_n == 32

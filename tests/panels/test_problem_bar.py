@@ -308,7 +308,7 @@ def test_tab_goes_from_left_to_right_and_every_control_has_a_name(host, qtbot):
     for _ in range(len(FIELDS) + 4):
         widget = QApplication.focusWidget()
         assert widget is not None and widget.accessibleName(), widget
-        left.append(widget.mapTo(host, QPoint(0, 0)).x())
+        left.append(widget.mapTo(host, QPoint(0, 0)).toTuple())
         host.focusNextChild()
     assert left == sorted(left) and len(set(left)) == len(left)
     named = {label.text(): label.buddy() for label in host.bar.findChildren(QLabel) if label.buddy()}
@@ -355,3 +355,23 @@ def test_the_same_frame_again_is_free(host, monkeypatch):
     host.bar.show_problem(host.bar.problem)
     with pytest.raises(pytest.fail.Exception):
         host.bar.show_problem(replace(host.bar.problem, seed=1))
+
+
+def test_the_hopper_kernel_brings_its_blocks_and_refuses_in_words(host, qtbot):
+    bar = host.bar
+    qtbot.mouseClick(bar.hopper, Qt.MouseButton.LeftButton)
+    assert host.asked[-1] == {"backend": "hopper", "block_m": 64}
+    assert bar.edits["block_m"].text() == "64"
+    assert not bar.edits["block_m"].isEnabled()
+    host.type(qtbot, "head_dim", "256")
+    assert bar.problem.head_dim == 256
+    host.type(qtbot, "sm_scale", "-0.5")
+    assert "positive scales" in bar.refused["sm_scale"]
+    host.type(qtbot, "sm_scale", "0.5")
+    qtbot.mouseClick(bar.hopper, Qt.MouseButton.LeftButton)
+    assert bar.problem.backend == "triton"
+    assert bar.edits["block_m"].isEnabled()
+    host.type(qtbot, "sm_scale", "-0.5")
+    qtbot.mouseClick(bar.hopper, Qt.MouseButton.LeftButton)
+    assert not bar.hopper.isChecked()
+    assert "positive scales" in bar.refused["backend"]

@@ -9,7 +9,7 @@ from kernel.inputs import Inputs
 from kernel.mirror import Chip, Mirror
 from kernel.problem import Problem
 from kernel.tiling import Tiling
-from tests.strategies import problems
+from tests.strategies import hopper_problems, problems
 from visualizer.tape import EVENTS, SEARCH_TILES, Tape
 
 
@@ -31,7 +31,7 @@ def walk(p: Problem) -> list[Chip]:
     return chips
 
 
-@given(problems(min_rows=1), st.randoms(use_true_random=False))
+@given(problems(min_rows=1) | hopper_problems(), st.randoms(use_true_random=False))
 @settings(max_examples=15, deadline=None)
 def test_any_order_of_looking_gives_the_same_chips(p, random):
     chips = walk(p)
@@ -82,7 +82,7 @@ def test_a_store_that_is_looked_at_is_known_without_filling():
     assert np.isnan(tape.lse_until(store - 1, 0)).all()
 
 
-@given(problems(min_rows=1, max_seqlen=100), st.data())
+@given(problems(min_rows=1, max_seqlen=100) | hopper_problems(max_seqlen=200), st.data())
 @settings(max_examples=15, deadline=None)
 def test_events_are_found_where_they_are(p, data):
     chips = walk(p)

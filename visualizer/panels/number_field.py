@@ -119,14 +119,14 @@ def tool_button(text: str, name: str, tip: str) -> QToolButton:
     return button
 
 
-def stacked(above: QLabel, below: QWidget) -> QWidget:
-    """The two widgets above each other; the label is the other one's buddy."""
+def stacked(above: QWidget, below: QWidget) -> QWidget:
+    """The two widgets above each other; a label is the other one's buddy."""
     group = QWidget()
     layout = QVBoxLayout(group)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.addWidget(above)
     layout.addWidget(below)
-    if not isinstance(below, QLabel) and above.text():
+    if isinstance(above, QLabel) and not isinstance(below, QLabel) and above.text():
         above.setBuddy(below)
         if not below.accessibleName():
             below.setAccessibleName(above.text())

@@ -141,7 +141,7 @@ class ProblemBar(QFrame):
             if name != "dtype":
                 self.edits[name].setFixedWidth(digits * digit + px(15))
         self.dtype.setFixedWidth(8 * digit + px(34))
-        self.causal.theme = self.dtype.theme = theme
+        self.causal.theme = self.hopper.theme = self.dtype.theme = theme
         self._dress_worker()
         for group in self._groups:
             refit(group, px)
@@ -197,7 +197,11 @@ class ProblemBar(QFrame):
         self.causal.setAccessibleName("causal")
         self.causal.setToolTip("Row i sees the keys up to i + seqlen k - seqlen: the last query sees the last key.")
         self.causal.clicked.connect(lambda on: self._try("causal", on))
-        self._groups.append(stacked(QLabel(), self.causal))
+        self.hopper = Tick("Hopper")
+        self.hopper.setAccessibleName("Hopper kernel")
+        self.hopper.setToolTip("The kernel for Hopper GPUs instead of the portable one; it prescribes the blocks.")
+        self.hopper.clicked.connect(lambda on: self._try("backend", "hopper" if on else "triton"))
+        self._groups.append(stacked(self.hopper, self.causal))
         self.inputs = tool_button("", "Inputs", "The values of q, k and v: a distribution and its seed, or a file.")
         self.inputs.clicked.connect(lambda: self.popup.open_below(self.inputs))
         self._groups.append(stacked(Named("inputs"), self.inputs))
@@ -214,13 +218,14 @@ class ProblemBar(QFrame):
         self._worker = stacked(self.device_label, self.worker_label)
         for widget in (*self._groups, self.run_button, self._worker):
             widget.setParent(self)
-        order = [self.presets, *(self.edits.get(f[0], self.dtype) for f in FIELDS), self.causal, self.inputs]
+        fields = (self.edits.get(f[0], self.dtype) for f in FIELDS)
+        order = [self.presets, *fields, self.hopper, self.causal, self.inputs]
         for before, after in zip(order, [*order[1:], self.run_button], strict=True):
             QWidget.setTabOrder(before, after)
 
     def _field(self, name: str) -> QWidget:
         """The widget that a field of Problem is set with."""
-        others = {"dtype": self.dtype, "causal": self.causal}
+        others = {"dtype": self.dtype, "causal": self.causal, "backend": self.hopper}
         return self.edits.get(name) or others.get(name) or self.inputs
 
     def _write(self, problem: Problem) -> None:
@@ -246,6 +251,9 @@ class ProblemBar(QFrame):
     def _show_choices(self, problem: Problem) -> None:
         self.dtype.setCurrentText(problem.dtype)
         self.causal.setChecked(problem.causal)
+        self.hopper.setChecked(problem.backend == "hopper")
+        for name in ("block_m", "block_n"):
+            self.edits[name].setEnabled(problem.backend != "hopper")
         self.popup.show_problem(problem)
 
     def _try(self, name: str, value: Any) -> None:
@@ -288,7 +296,7 @@ class ProblemBar(QFrame):
 
     def _mark(self) -> None:
         """Marks the refused fields, and shows the reason of the one with the focus, else of the latest."""
-        for name in (*self.edits, *self.popup.texts, "dtype", "causal", "inputs"):
+        for name in (*self.edits, *self.popup.texts, "dtype", "causal", "backend", "inputs"):
             widget, wrong = self.popup.texts.get(name) or self._field(name), name in self.refused
             if bool(widget.property("wrong")) != wrong:
                 widget.setProperty("wrong", wrong)

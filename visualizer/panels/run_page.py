@@ -21,7 +21,7 @@ USUAL: Final = ("worker ready", "worker not started", "worker starting")
 INTERPRETED: Final = "interpreted on CPU: values are real, time is not"
 INVITATION: Final = (
     "Run kernel to check what you step through here against the kernel that really runs.",
-    "It runs kernel/forward.py on these inputs: on the GPU, or without one in Triton's interpreter.",
+    "It runs the kernel on these inputs: on the GPU, or without one in Triton's interpreter.",
     "It compares O and L of every row with exact float64 attention, and with the mirror behind these panels.",
     "On a GPU it also times the kernel against cuDNN, FlashAttention and the original.",
 )
