@@ -52,8 +52,14 @@ class Screen:
         return done.stdout.strip()
 
     def focus(self) -> None:
-        search = ["search", "--sync", "--onlyvisible", "--name", "^moment.flashscope.json"]
-        self.do(*search, "windowfocus", "--sync")
+        """Gives the window the keys, once it is there; X refuses that to a window that is only just being mapped."""
+        focus = ["xdotool", "search", "--onlyvisible", "--name", "^moment.flashscope.json", "windowfocus", "--sync"]
+
+        def focused() -> bool:
+            done = subprocess.run(focus, env=self.environment, capture_output=True, timeout=SECONDS)
+            return done.returncode == 0 and not done.stderr
+
+        self.wait(focused, "no window took the keys")
 
     def keys(self, *keys: str) -> None:
         self.do("key", "--delay", "60", *keys)
