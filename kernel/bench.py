@@ -486,6 +486,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"\r{100 * done:3.0f} % {what:<60}", end="", file=sys.stderr, flush=True)
 
     flex = {"none": (), "some": FLEX_LENGTHS, "all": LENGTHS}[options.flex]
+    import torch
+
+    if not torch.cuda.is_available():
+        print("flashscope bench kernel: torch sees no CUDA GPU; run it where there is one.", file=sys.stderr)
+        return 2
     result = run(options.quick, options.original, progress, flex)
     print(file=sys.stderr)
     if options.json:

@@ -14,7 +14,6 @@ from visualizer import picture_commands
 from visualizer.options import UsageError, add_problem_options, names_problem, size, state_of, whole
 
 PANELS: Final = ("tiles", "chip", "rows", "lse", "source", "run", "ledger", "transport")
-BENCHES: Final = ("ui",)
 ABOUT: Final = """\
 A desktop microscope for the FlashAttention forward kernel: it runs the real Triton kernel, steps through its NumPy
 mirror tile by tile, and checks both against exact attention."""
@@ -79,11 +78,21 @@ def parser() -> argparse.ArgumentParser:
 
     picture_commands.add_diff(command)
 
-    one = command("bench", "how quick is the window?", "Measures how quick FlashScope is on this machine.")
-    one.add_argument("what", metavar="WHAT", choices=BENCHES, help="ui: the window's start, steps, seeks and memory")
-    one.add_argument("--json", type=Path, metavar="F", help="write the figures to a file, too")
-    one.add_argument("--seqlen", type=whole, action="append", metavar="N", help="again for more (1024, 8192, 65536)")
-    one.add_argument("--head-dim", type=whole, action="append", metavar="N", help="again for more (64)")
+    one = command(
+        "bench",
+        "how quick are the window and the kernel?",
+        "Measures how quick the window is, or how the kernels compare with what one would use instead (needs a GPU).",
+    )
+    kinds = one.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=Parser)
+    ui = kinds.add_parser("ui", help="the window's start, steps, seeks and memory", allow_abbrev=False)
+    ui.add_argument("--json", type=Path, metavar="F", help="write the figures to a file, too")
+    ui.add_argument("--seqlen", type=whole, action="append", metavar="N", help="again for more (1024, 8192, 65536)")
+    ui.add_argument("--head-dim", type=whole, action="append", metavar="N", help="again for more (64)")
+    kernel = kinds.add_parser("kernel", help="the kernels against cuDNN, FlashAttention and others", allow_abbrev=False)
+    kernel.add_argument("--json", type=Path, metavar="F", help="write the result to a file, which the window opens")
+    kernel.add_argument("--svg", type=Path, metavar="F", help="write the plot to a file")
+    kernel.add_argument("--quick", action="store_true", help="two lengths instead of six")
+    kernel.add_argument("--original", type=Path, metavar="F.py", help="time the original kernel in this file, too")
 
     one = command(
         "doctor", "what is installed and works", "Says what is installed, which GPU there is, and what works."
@@ -245,13 +254,28 @@ def _no_qt(command: str, error: ImportError) -> int:
 
 
 def _bench(args: argparse.Namespace) -> int:
+    for path in (args.json, getattr(args, "svg", None)):
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"{path} cannot be written; choose a folder that exists.")
+    return _bench_kernel(args) if args.what == "kernel" else _bench_ui(args)
+
+
+def _bench_kernel(args: argparse.Namespace) -> int:
+    # in a process of its own, because the window's side must not import torch
+    import subprocess
+
+    given = [("--json", args.json), ("--svg", args.svg), ("--original", args.original)]
+    options = [str(part) for name, path in given if path is not None for part in (name, path)]
+    options += ["--quick"] if args.quick else []
+    return subprocess.run([sys.executable, "-m", "kernel.bench", *options], check=False).returncode
+
+
+def _bench_ui(args: argparse.Namespace) -> int:
     from visualizer.state import OPENING
 
     for seqlen in args.seqlen or ():
         for head_dim in args.head_dim or (64,):
             OPENING.change(seqlen_q=seqlen, seqlen_k=seqlen, head_dim=head_dim)  # refuses what cannot be
-    if args.json is not None and not args.json.parent.is_dir():
-        raise UsageError(f"{args.json} cannot be written; choose a folder that exists.")
     import json
 
     from visualizer.bench import SEQLENS, bench_ui, table

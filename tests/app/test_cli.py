@@ -143,6 +143,7 @@ def test_check_without_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
         (["render", "tiles", "--out", "x.png", "--scale", "7"], "--scale"),
         (["render", "tiles", "--out", "/nowhere/x.png"], "/nowhere/x.png cannot be written"),
         (["bench", "nothing"], "invalid choice: 'nothing'"),
+        (["bench", "kernel", "--svg", "/nowhere/b.svg"], "/nowhere/b.svg cannot be written"),
         (["bench", "ui", "--seqlen", "-7"], "seqlen_q is -7"),
         (["bench", "ui", "--json", "/nowhere/b.json"], "/nowhere/b.json cannot be written"),
         (["chekc"], "There is no file 'chekc'; did you mean the command check?"),
@@ -319,3 +320,9 @@ def test_worker_command_speaks_the_protocol() -> None:
         [sys.executable, "-m", "visualizer.cli", "worker"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True
     )
     assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_bench_kernel_without_a_gpu_says_so() -> None:
+    done = flashscope("bench", "kernel", "--quick")
+    assert done.returncode == 2
+    assert done.stderr == "flashscope bench kernel: torch sees no CUDA GPU; run it where there is one.\n"
