@@ -7,12 +7,13 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Final
 
 import ml_dtypes
 import numpy as np
 
-from kernel.problem import Problem, ProblemError
+from kernel.plain_file import is_there, open_plain, shown_name
+from kernel.problem import Problem, ProblemError, shown
 
 NUMPY_DTYPES: Final = {
     "float16": np.dtype(np.float16),
@@ -112,43 +113,53 @@ Tensors = dict[str, tuple[tuple[int, ...], str, Callable[[], np.ndarray]]]
 
 def _read_tensors(path: Path, problem: Problem) -> dict[str, np.ndarray]:
     tensors = _open_tensors(path)
-    _check_shapes({name: (shape, dtype) for name, (shape, dtype, _) in tensors.items()}, problem)
+    shapes = {name: (shape, dtype) for name, (shape, dtype, _) in tensors.items()}
+    _check_shapes(shapes, problem)
     try:
-        return {name: load() for name, (_, _, load) in tensors.items()}
+        read = {name: np.asarray(load()) for name, (_, _, load) in tensors.items()}
     except Exception as error:
-        raise ProblemError("inputs", f"{path.name} cannot be read ({error}); save the tensors again.") from error
+        raise ProblemError(
+            "inputs", f"{shown_name(path)} cannot be read ({_one_line(error)}); save the tensors again."
+        ) from error
+    # the file may have been written anew in between
+    _check_shapes({name: (x.shape, x.dtype.name) for name, x in read.items()}, problem)
+    return {name: np.ascontiguousarray(x, x.dtype.newbyteorder("=")) for name, x in read.items()}
 
 
 def _open_tensors(path: Path) -> Tensors:
     """Shape, dtype and loader of q, k and v; reads headers only, never pickles."""
-    if path.suffix not in (".npz", ".safetensors"):
-        raise ProblemError("inputs", f"{path.name} is neither .npz nor .safetensors; save q, k and v in one of these.")
-    if not path.is_file():
+    suffix, name = path.suffix.lower(), shown_name(path)
+    if suffix not in (".npz", ".safetensors"):
+        raise ProblemError("inputs", f"{name} is neither .npz nor .safetensors; save q, k and v in one of these.")
+    if not is_there(path):
         raise ProblemError("inputs", f"There is no file {path}; choose one that holds q, k and v.")
     try:
-        tensors = _open_npz(path) if path.suffix == ".npz" else _open_safetensors(path)
+        open_plain(path).close()
+    except OSError as error:
+        raise ProblemError(
+            "inputs", f"{name} cannot be opened ({error.strerror}); choose a file that holds q, k and v."
+        ) from error
+    try:
+        tensors = _open_npz(path) if suffix == ".npz" else _open_safetensors(path)
     except ProblemError:
         raise
     except Exception as error:
         raise ProblemError(
-            "inputs",
-            f"{path.name} is not a readable {path.suffix} file ({_one_line(error)}); save the tensors again.",
+            "inputs", f"{name} is not a readable {suffix} file ({_one_line(error)}); save the tensors again."
         ) from error
-    for name, (shape, dtype, _) in tensors.items():
+    for tensor, (shape, dtype, _) in tensors.items():
+        which = f"{tensor} in {name}"
         if dtype not in NUMPY_DTYPES:
             raise ProblemError(
-                "inputs",
-                f"{name} in {path.name} is {dtype}; it must be float16, bfloat16 (safetensors) or float32.",
+                "inputs", f"{which} is {_word(dtype)}; it must be float16, bfloat16 (safetensors) or float32."
             )
         if len(shape) != 4:
             raise ProblemError(
-                "inputs",
-                f"{name} in {path.name} has shape {tuple(shape)}; it must be (batch, heads, seqlen, head_dim).",
+                "inputs", f"{which} has shape {shown(shape)}; it must be (batch, heads, seqlen, head_dim)."
             )
         if math.prod(shape) > MAX_FILE_ELEMENTS:
             raise ProblemError(
-                "inputs",
-                f"{name} in {path.name} has shape {tuple(shape)}; at most {MAX_FILE_ELEMENTS:,} numbers are read.",
+                "inputs", f"{which} has shape {shown(shape)}; at most {MAX_FILE_ELEMENTS:,} numbers are read."
             )
     return tensors
 
@@ -156,19 +167,35 @@ def _open_tensors(path: Path) -> Tensors:
 def _open_npz(path: Path) -> Tensors:
     tensors: Tensors = {}
     with zipfile.ZipFile(path) as archive:
-        _need(path, {name.removesuffix(".npy") for name in archive.namelist()})
+        names = archive.namelist()
+        _need(path, {name.removesuffix(".npy") for name in names if name.endswith(".npy")}, names)
         for name in "qkv":
             with archive.open(f"{name}.npy") as member:
-                version = np.lib.format.read_magic(member)
-                read_header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-                shape, _, dtype = read_header(member)
+                shape, dtype = _npy_header(member)
                 present = archive.getinfo(f"{name}.npy").file_size - member.tell()
+            which = f"{name} in {shown_name(path)}"
             if dtype.hasobject:
-                raise ProblemError("inputs", f"{name} in {path.name} holds Python objects; it must hold numbers.")
+                raise ProblemError("inputs", f"{which} holds Python objects; it must hold numbers.")
             if len(shape) == 4 and present < dtype.itemsize * math.prod(shape) <= dtype.itemsize * MAX_FILE_ELEMENTS:
-                raise ProblemError("inputs", f"{name} in {path.name} is shorter than its shape {shape}; save it again.")
-            tensors[name] = (shape, dtype.name, lambda name=name: np.load(path, allow_pickle=False)[name])
+                raise ProblemError("inputs", f"{which} is shorter than its shape {shown(shape)}; save it again.")
+            tensors[name] = (shape, dtype.name, lambda name=name: _load_npy(path, name))
     return tensors
+
+
+def _npy_header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of a .npy file whose beginning `member` stands at; leaves it at the data."""
+    version = np.lib.format.read_magic(member)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is None:
+        raise ValueError(f"its .npy files have version {version[0]}.{version[1]}, which plain tensors do not need")
+    shape, _, dtype = read(member)
+    return shape, dtype
+
+
+def _load_npy(path: Path, name: str) -> np.ndarray:
+    # not np.load: it reads another member where one is named q and one q.npy
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def _open_safetensors(path: Path) -> Tensors:
@@ -177,7 +204,7 @@ def _open_safetensors(path: Path) -> Tensors:
     names = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
     tensors: Tensors = {}
     with safe_open(path, framework="numpy") as file:
-        _need(path, set(file.keys()))
+        _need(path, set(file.keys()), file.keys())
         for name in "qkv":
             view = file.get_slice(name)
             dtype = names.get(view.get_dtype(), str(view.get_dtype()))
@@ -192,12 +219,12 @@ def _load_safetensor(path: Path, name: str) -> np.ndarray:
         return file.get_tensor(name)
 
 
-def _need(path: Path, names: set[str]) -> None:
+def _need(path: Path, names: set[str], there: list[str]) -> None:
     missing = [name for name in "qkv" if name not in names]
     if missing:
-        has = ", ".join(sorted(names)[:6]) or "nothing"
+        has = ", ".join(_word(name) for name in sorted(there)[:6]) or "nothing"
         raise ProblemError(
-            "inputs", f"{path.name} lacks {' and '.join(missing)} (it has {has}); save q, k and v in it."
+            "inputs", f"{shown_name(path)} lacks {' and '.join(missing)} (it has {has}); save q, k and v in it."
         )
 
 
@@ -208,11 +235,18 @@ def _check_shapes(tensors: dict[str, tuple[tuple[int, ...], str]], problem: Prob
     for name, (shape, dtype) in tensors.items():
         want = q if name == "q" else kv
         if tuple(shape) != want:
-            raise ProblemError("inputs", f"{name} in the file has shape {tuple(shape)}, but the problem needs {want}.")
+            raise ProblemError(
+                "inputs", f"{name} in the file has shape {shown(tuple(shape))}, but the problem needs {want}."
+            )
         if dtype != p.dtype:
             raise ProblemError("inputs", f"{name} in the file is {dtype}, but the problem's dtype is {p.dtype}.")
 
 
 def _one_line(error: Exception) -> str:
-    text: Any = str(error).splitlines()
-    return text[0][:120] if text else type(error).__name__
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
+    return lines[0][:120] if lines else type(error).__name__
+
+
+def _word(text: str) -> str:
+    """A word from a file, short enough for a sentence."""
+    return text if len(text) <= 24 and text.isprintable() else f"{text[:20]!r}…"

@@ -14,6 +14,7 @@ BACKENDS: Final = ("triton", "hopper")
 MAX_SEQLEN: Final = 1 << 20
 MAX_ELEMENTS: Final = 1 << 29
 MAX_BLOCK: Final = 256
+MAX_PATH: Final = 4096
 LOG2E: Final = math.log2(math.e)
 
 
@@ -74,9 +75,11 @@ class Problem:
                 f"kv_heads must divide heads ({_divisors(self.heads)}).",
             )
         if self.dtype not in DTYPES:
-            raise ProblemError("dtype", f"dtype is {self.dtype!r}; choose {', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
+            raise ProblemError(
+                "dtype", f"dtype is {shown(self.dtype)}; choose {', '.join(DTYPES[:-1])} or {DTYPES[-1]}."
+            )
         if not isinstance(self.causal, bool):
-            raise ProblemError("causal", f"causal is {self.causal!r}; it must be true or false.")
+            raise ProblemError("causal", f"causal is {shown(self.causal)}; it must be true or false.")
         if self.sm_scale is not None:
             _number("sm_scale", self.sm_scale)
             if abs(self.sm_scale) > 1e37 or 0 < abs(self.sm_scale) < 1e-37:
@@ -89,9 +92,11 @@ class Problem:
             raise ProblemError("std", f"std is {self.std:g}; the inputs need one above 0 and at most 1000.")
         if self.distribution not in DISTRIBUTIONS:
             raise ProblemError(
-                "distribution", f"distribution is {self.distribution!r}; choose {', '.join(DISTRIBUTIONS)}."
+                "distribution",
+                f"distribution is {shown(self.distribution)}; choose {', '.join(DISTRIBUTIONS)}.",
             )
-        if self.inputs is not None and (not isinstance(self.inputs, str) or not self.inputs or "\0" in self.inputs):
+        path = self.inputs
+        if path is not None and (not isinstance(path, str) or not 0 < len(path) <= MAX_PATH or "\0" in path):
             raise ProblemError("inputs", "inputs must be the path of an .npz or .safetensors file.")
         for name, heads, seqlen in (("q", self.heads, self.seqlen_q), ("k", self.kv_heads, self.seqlen_k)):
             elements = self.batch * heads * seqlen * self.head_dim
@@ -103,7 +108,7 @@ class Problem:
                 )
 
         if self.backend not in BACKENDS:
-            raise ProblemError("backend", f"backend is {self.backend!r}; choose {' or '.join(BACKENDS)}.")
+            raise ProblemError("backend", f"backend is {shown(self.backend)}; choose {' or '.join(BACKENDS)}.")
         if self.backend == "hopper":
             self._check_hopper()
 
@@ -186,14 +191,14 @@ FIELDS: Final = tuple(field.name for field in fields(Problem))
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ProblemError(name, f"{name} is {value!r}; it must be a whole number from {low:,} to {high:,}.")
+        raise ProblemError(name, f"{name} is {shown(value)}; it must be a whole number from {low:,} to {high:,}.")
     if not low <= value <= high:
-        raise ProblemError(name, f"{name} is {_short(value)}; it must be from {low:,} to {high:,}.")
+        raise ProblemError(name, f"{name} is {shown(value)}; it must be from {low:,} to {high:,}.")
 
 
 def _number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not _finite(value):
-        raise ProblemError(name, f"{name} is {_short(value)}; it must be a finite number.")
+        raise ProblemError(name, f"{name} is {shown(value)}; it must be a finite number.")
 
 
 def _finite(value: int | float) -> bool:
@@ -203,10 +208,11 @@ def _finite(value: int | float) -> bool:
         return False
 
 
-def _short(value: object) -> str:
+def shown(value: object) -> str:
+    """A value that came from elsewhere, short enough for a sentence."""
     if isinstance(value, int) and abs(value) >= 1 << 64:
         return "a number of more than 19 digits"
-    text = f"{value:,}" if isinstance(value, int) else repr(value)
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kernel.problem import FIELDS, Problem, ProblemError
+from kernel.plain_file import open_plain, shown_name, write_whole
+from kernel.problem import FIELDS, Problem, ProblemError, shown
 
 FORMAT: Final = 1
 MAX_BYTES: Final = 1 << 20
@@ -71,45 +70,37 @@ def from_json(text: str) -> State:
     for name in ("step", "row"):
         value = getattr(state, name)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
-            raise StateError(f"{name} in the session is {str(value)[:40]!r}; it must be a whole number from 0.")
+            raise StateError(f"{name} in the session is {shown(value)}; it must be a whole number from 0.")
     for name, choices in (("lse_unit", LSE_UNITS), ("matrix", MATRICES)):
         if getattr(state, name) not in choices:
-            raise StateError(
-                f"{name} in the session is {str(getattr(state, name))[:40]!r}; choose {' or '.join(choices)}."
-            )
+            raise StateError(f"{name} in the session is {shown(getattr(state, name))}; choose {' or '.join(choices)}.")
     return state
 
 
 def load(path: Path) -> State:
     """The state in a session file. Raises StateError; reads at most 1 MiB."""
+    name = shown_name(path)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        with open_plain(path) as file:
+            raw = file.read(MAX_BYTES + 1) or b""
     except OSError as error:
-        raise StateError(f"{path.name} cannot be opened: {error.strerror or error}.") from error
+        raise StateError(f"{name} cannot be opened: {error.strerror or error}.") from error
     if len(raw) > MAX_BYTES:
-        raise StateError(f"{path.name} is larger than 1 MiB, so it is not a FlashScope session.")
+        raise StateError(f"{name} is larger than 1 MiB, so it is not a FlashScope session.")
     try:
-        return from_json(raw.decode("utf-8"))
+        return from_json(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise StateError(f"{path.name} is not text, so it is not a FlashScope session.") from error
+        raise StateError(f"{name} is not text, so it is not a FlashScope session.") from error
     except StateError as error:
-        raise StateError(f"{path.name}: {error}") from error
+        raise StateError(f"{name}: {error}") from error
 
 
 def save(state: State, path: Path) -> None:
     """Writes the session whole or not at all. Raises StateError."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(to_json(state))
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, to_json(state).encode("utf-8"))
     except OSError as error:
-        raise StateError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise StateError(f"{path.parent / shown_name(path)} cannot be written: {error.strerror or error}.") from error
 
 
 def _known(data: dict[str, Any], names: tuple[str, ...] | list[str], what: str) -> None:

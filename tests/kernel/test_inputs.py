@@ -1,3 +1,6 @@
+import io
+import os
+import warnings
 import zipfile
 
 import ml_dtypes
@@ -112,7 +115,7 @@ BAD_FILES = {
     "cut off": (npz_cut_off, "not a readable .npz file"),
     "giant": (npz_of_a_giant, "at most 134,217,728 numbers are read"),
     "empty": (lambda path: path.write_bytes(b""), "not a readable .npz file"),
-    "no v": (lambda path: np.savez(path, q=np.zeros(1), k=np.zeros(1)), "lacks v (it has k, q)"),
+    "no v": (lambda path: np.savez(path, q=np.zeros(1), k=np.zeros(1)), "lacks v (it has k.npy, q.npy)"),
     "three dimensions": (lambda path: np.savez(path, **tensors(q=(4, 20, 8))), "must be (batch, heads, seqlen"),
     "float64": (lambda path: np.savez(path, **tensors(np.float64)), "is float64; it must be float16"),
     "head_dim differs": (lambda path: np.savez(path, **tensors(kv=(1, 2, 30, 9))), "needs (1, 2, 30, 8)"),
@@ -154,3 +157,73 @@ def test_truncated_safetensors_is_refused(tmp_path):
         path.write_bytes(data)
         with pytest.raises(ProblemError, match=r"not a readable \.safetensors file"):
             file_problem(str(path), Problem())
+
+
+def members(path, *pairs):
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
+        warnings.simplefilter("ignore")  # of a name that comes twice
+        for name, data in pairs:
+            archive.writestr(name, data)
+
+
+def npy(x):
+    file = io.BytesIO()
+    np.save(file, x)
+    return file.getvalue()
+
+
+def test_tensors_of_another_byte_order_or_layout_come_in_this_machines(tmp_path):
+    saved = tensors(np.float32)
+    np.savez(tmp_path / "t.npz", q=saved["q"].astype(">f4"), k=np.asfortranarray(saved["k"]), v=saved["v"])
+    inputs = Inputs(file_problem(str(tmp_path / "t.npz"), Problem()))
+    for name in "qkv":
+        found = inputs.stacked(name)
+        assert found.dtype == NUMPY_DTYPES["float32"] and found.dtype.isnative and found.flags.c_contiguous
+        np.testing.assert_array_equal(found, saved[name])
+
+
+def test_the_member_that_was_checked_is_the_one_that_is_read(tmp_path):
+    saved = tensors()
+    q, k, v = (npy(saved[name]) for name in "qkv")
+    path = tmp_path / "t.npz"
+    members(path, ("q", b"raw"), ("q.npy", q), ("k", npy(saved["q"])), ("k.npy", k), ("v.npy", q), ("v.npy", v))
+    inputs = Inputs(file_problem(str(path), Problem()))
+    for name in "qkv":
+        np.testing.assert_array_equal(inputs.stacked(name), saved[name])
+    members(path, ("q", b"raw"), ("k.npy", k), ("../v.npy", v))
+    with pytest.raises(ProblemError, match=r"lacks q and v \(it has ../v.npy, k.npy, q\)"):
+        file_problem(str(path), Problem())
+
+
+def test_a_file_that_changes_between_its_header_and_its_data_is_refused(tmp_path, monkeypatch):
+    np.savez(tmp_path / "t.npz", **tensors())
+    p = file_problem(str(tmp_path / "t.npz"), Problem())
+    monkeypatch.setattr("kernel.inputs._load_npy", lambda path, name: np.zeros((1, 2, 3, 4), np.float16))
+    with pytest.raises(ProblemError, match="has shape"):
+        Inputs(p)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".NPZ"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_ordinary_file_is_not_opened(tmp_path, suffix, make):
+    path = tmp_path / f"t{suffix}"
+    make(path)
+    with pytest.raises(ProblemError, match=r"cannot be opened \(it is "):
+        file_problem(str(path), Problem())
+
+
+@pytest.mark.parametrize("name", ["a" * 300 + ".npz", "a\0b.npz", "t.npz" + "/x" * 3000 + ".npz"])
+def test_names_that_no_file_can_have_are_refused(tmp_path, name):
+    with pytest.raises(ProblemError, match=r"There is no file|cannot be opened|must be the path"):
+        Problem().change(inputs=file_problem(str(tmp_path / name), Problem()).inputs)
+
+
+def test_what_a_file_says_of_itself_stays_short(tmp_path):
+    path = tmp_path / ("t" * 200 + ".npz")
+    header = f"{{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2, {'9' * 4000}, 4)}}".encode()
+    huge = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    for pairs in ([("q" * 5000, b"")] * 3, [(f"{name}.npy", huge) for name in "qkv"]):
+        members(path, *pairs)
+        with pytest.raises(ProblemError) as caught:
+            file_problem(str(path), Problem())
+        assert len(str(caught.value)) < 300

@@ -1,10 +1,13 @@
 import json
+import os
+import resource
+import signal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.problem import Problem
+from kernel.problem import FIELDS, Problem
 from tests.strategies import problems
 from visualizer.presets import PRESETS
 from visualizer.state import LSE_UNITS, MATRICES, OPENING, State, StateError, from_json, load, save, to_json
@@ -62,10 +65,13 @@ BAD = {
         "unknown problem field, 'exec'",
     ),
     "step is text": (edited(step="7"), "step in the session is '7'"),
-    "step is negative": (edited(step=-1), "step in the session is '-1'"),
-    "row is true": (edited(row=True), "row in the session is 'True'"),
+    "step is negative": (edited(step=-1), "step in the session is -1"),
+    "row is true": (edited(row=True), "row in the session is True"),
     "unit": (edited(lse_unit="log10"), "choose log2 or ln"),
     "unit is a list": (edited(lse_unit=[1]), "choose log2 or ln"),
+    "unit is a long list": (edited(lse_unit=[["ln"] * 10_000]), "choose log2 or ln"),
+    **{f"{f} is long": (edited(**{f: "many" * 100_000}), "cannot be") for f in FIELDS},
+    **{f"{f} is a list": (edited(**{f: [1] * 10_000}), "cannot be") for f in FIELDS},
     "nested deep": ("[" * 100_000, "not valid JSON"),
 }
 
@@ -93,6 +99,63 @@ def test_files_that_are_no_text_or_too_large_or_missing(tmp_path):
         load(path)
     with pytest.raises(StateError, match="cannot be opened"):
         load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_ordinary_file_is_neither_read_nor_replaced(make, tmp_path):
+    path = tmp_path / "s.json"
+    make(path)
+    before = os.stat(path).st_mode
+    with pytest.raises(StateError, match=r"^s.json cannot be opened: it is "):
+        load(path)
+    with pytest.raises(StateError, match="cannot be written: it is "):
+        save(OPENING, path)
+    assert os.stat(path).st_mode == before
+    assert [p.name for p in tmp_path.iterdir()] == ["s.json"]
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a" * 5000 + ".json", "a\0b.json"])
+def test_names_that_no_file_can_have_are_refused(name, tmp_path):
+    with pytest.raises(StateError, match="cannot be opened") as caught:
+        load(tmp_path / name)
+    assert len(str(caught.value)) < 200
+    with pytest.raises(StateError, match="cannot be written"):
+        save(OPENING, tmp_path / name)
+
+
+def test_a_file_from_an_editor_that_marks_utf8_is_read(tmp_path):
+    (tmp_path / "s.json").write_text(to_json(OPENING), encoding="utf-8-sig")
+    assert load(tmp_path / "s.json") == OPENING
+
+
+def test_saving_keeps_links_modes_and_long_names(tmp_path):
+    target = tmp_path / ("n" * 240 + ".json")
+    save(OPENING, target)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert target.stat().st_mode & 0o777 == 0o666 & ~umask
+    target.chmod(0o640)
+    (tmp_path / "link.json").symlink_to(target)
+    save(OPENING.change(step=9), tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert load(target).step == 9
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    path = tmp_path / "s.json"
+    save(OPENING, path)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(StateError, match="cannot be written: File too large"):
+            save(OPENING.change(step=9), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert load(path) == OPENING
+    assert [p.name for p in tmp_path.iterdir()] == ["s.json"]
 
 
 def test_saving_replaces_the_file_whole_and_leaves_no_parts(tmp_path):
