@@ -137,19 +137,9 @@ def attend(
     # accumulate: acc (BLOCK_M, D) += p·v, with p rounded to the input dtype
     if CAREFUL:
         acc, v = set_apart(
-            acc,
-            v,
-            v_ptr,
-            start,
-            seqlen_k,
-            stride_vn,
-            stride_vd,
-            tl.zeros_like(seen),
-            seen,
-            HEAD_DIM,
-            HEAD_DIM_PAD,
-            WIDE,
-        )
+            acc, v, v_ptr, start, seqlen_k, stride_vn, stride_vd, tl.zeros_like(seen), seen,
+            HEAD_DIM, HEAD_DIM_PAD, WIDE,
+        )  # fmt: skip
     p = lift(rounded(p, v_ptr.dtype.element_ty))
     acc = tl.dot(p, v, acc, input_precision=PRECISION)
     m = m_new

@@ -183,6 +183,23 @@ def test_the_newest_equation_is_never_the_one_left_out(qtbot):
     assert all(e.text in text for e in frame.chip.equations)
 
 
+@pytest.mark.parametrize("size", [(900, 600), (480, 480), (455, 420)])
+def test_each_quantity_keeps_its_line_while_the_program_loops(qtbot, size):
+    seen: dict[str, set[int]] = {}
+    steps = ("load_k", "scores", "row_max", "alpha", "exponentiate", "denominator", "rescale", "load_v", "accumulate")
+    for step in steps:
+        frame = frame_at(TOY, step, iteration=1)
+        assert frame.chip is not None
+        panel, _ = shown(qtbot, frame, size)
+        lines = panel.equations.lines[1:]
+        assert len(lines) == 6
+        for e in frame.chip.equations:
+            seen.setdefault(e.quantity, set()).add(next(n for n, line in enumerate(lines) if line.text == e.text))
+        wrote = frame.chip.fresh & {"s", "m", "alpha", "p", "l", "acc"}
+        assert {line.fresh for line in lines if line.fresh} == wrote, step
+    assert sorted(seen.values(), key=min) == [{0}, {1}, {2}, {3}, {4}, {5}]
+
+
 def test_a_click_on_a_row_selects_it(qtbot):
     panel, changes = shown(qtbot, frame_at(TOY, "accumulate"))
     for place, row in (("q", 0), ("matrix", 7), ("m", 9), ("acc", 15)):

@@ -90,11 +90,31 @@ def test_after_a_run_the_kernel_is_compared_with_both(qtbot):
     frame = half_way(tape, ran(tape.lse + np.float32(0.25)))
     panel, _ = shown(qtbot, frame)
     assert dict(figures(frame.lse)) == {
-        "max |kernel − exact|": "2.5e-1",
-        "max |kernel − mirror|": "2.5e-1",
+        "max |kernel − exact|": "0.25",
+        "max |kernel − mirror|": "0.25",
         "rows stepped": "64 of 100",
     }
     assert [label.text for label in panel.canvas.legend if label.kind == "sample"] == ["kernel", "mirror", "exact"]
+
+
+def test_a_kernel_that_gives_nan_is_not_said_to_agree(qtbot):
+    tape = filled(SMALL)
+    lse = tape.lse.copy()
+    lse[:, 40] = np.nan
+    frame = half_way(tape, ran(lse))
+    assert frame.lse is not None
+    assert dict(figures(frame.lse))["max |kernel − exact|"] == "NaN"
+    assert dict(figures(frame.lse))["max |kernel − mirror|"] == "NaN"
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.5])
+@pytest.mark.parametrize("height", [150, 180, 235, 400])
+def test_figures_leave_the_ticks_their_room(qtbot, height, zoom):
+    tape = filled(SMALL)
+    panel, _ = shown(qtbot, half_way(tape, ran(tape.lse)), (430, round(height * zoom)), ("light", zoom))
+    lower = panel.canvas.axes()[1].rect
+    assert lower.height() >= 10 and panel.canvas.axes()[0].rect.height() >= 20
+    assert all(label.rect.top() >= lower.bottom() + panel.theme.px(14) for label in panel.canvas.figures)
 
 
 def test_a_stale_run_is_not_shown(qtbot):

@@ -236,7 +236,7 @@ def test_hovering_the_error_map_says_the_program_and_its_errors(panel):
     QApplication.sendEvent(panel.canvas, event)
     assert QToolTip.text().splitlines() == [
         "program 13 · head 1 · rows 512 … 639",
-        f"O error 0.3 (bound 6.5e-4) · lse error {sci(float(WRONG.lse_tiles[1, 4]))}",
+        f"O error 0.3 (bound 6.5e-4) · L error {sci(float(WRONG.lse_tiles[1, 4]))}",
         "Click: go to its first step.",
     ]
     QToolTip.hideText()
@@ -342,7 +342,7 @@ def test_the_words_of_the_figures():
     spilled = replace(WRONG.compiled, spill_bytes=96)
     wrong = {f.name: f for f in figures(replace(WRONG, lse_error=NAN, compiled=spilled))}
     bad = {name for name, f in wrong.items() if f.bad}
-    assert bad == {"O error / eager error", "lse error", "registers · shared"}
+    assert bad == {"O error / eager error", "L error", "registers · shared"}
     assert "96 B spilled" in wrong["registers · shared"].forms[0]
     assert [f.bad for f in figures(replace(INTERPRETED, mirror_o_differing=1)) if "mirror" in f.name] == [True]
     part = figures(replace(INTERPRETED, compared_programs=40))

@@ -83,7 +83,7 @@ def test_the_lines_of_the_step_are_marked_and_in_sight(panel, size):
         panel.show_frame(frame_of(step))
         rows = [panel.text.rows[at] for at in panel.text.marked]
         assert {row.line for row in rows} == set(SOURCE.step_lines[step])
-        for at in panel.text.marked[: panel.text.rows_in_sight]:
+        for at in panel.text.marked[-panel.text.rows_in_sight :]:
             rect = panel.text.row_rect(at)
             assert rect.top() >= 0 and rect.bottom() < panel.text.viewport().height(), step
 
@@ -102,6 +102,17 @@ def test_the_note_covers_no_code_or_goes_to_the_caption(panel, size):
         assert column + len(note) <= panel.text.columns
         assert panel.text.marked[0] <= row <= panel.text.marked[-1] + 1
         assert panel.caption_label.text() == SOURCE.path
+
+
+@pytest.mark.parametrize("size", SIZES[:2])
+def test_the_note_stands_beside_what_writes_the_value(panel, size):
+    panel.resize(*size)
+    for step, text in (("accumulate", "acc = tl.dot("), ("exponentiate", "p = tl.exp2(s *"), ("row_max", "m_new = ")):
+        panel.show_frame(frame_of(step, "x = 1"))
+        assert panel.text.note_at is not None
+        assert panel.text.rows[panel.text.note_at[0]].text.strip().startswith(text)
+        rect = panel.text.row_rect(panel.text.note_at[0])
+        assert rect.top() >= 0 and rect.bottom() < panel.text.viewport().height()
 
 
 def test_it_does_not_scroll_while_the_lines_are_in_sight(panel, qtbot):

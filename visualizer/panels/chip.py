@@ -7,6 +7,7 @@ from typing import ClassVar
 from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from visualizer.explain import number
 from visualizer.frame import Frame
 from visualizer.panels.chip_canvas import ChipCanvas
 from visualizer.panels.equations import Equations
@@ -55,7 +56,10 @@ class ChipPanel(Panel):
                 self.caption_label.setStyleSheet(dress)
         self.switch.show_value(frame.options.get("matrix", "auto"))
         self.canvas.show_view(view)
-        self.equations.show_equations(f"row {view.rows[0] + view.row:,}   (block row {view.row})", view.equations)
+        scale = "|scale|" if frame.problem.scale < 0 else "scale"
+        note = f"   {scale}·log₂ e = {number(view.qk_scale)}" if frame.problem.scale else ""
+        heading = f"row {view.rows[0] + view.row:,}   (block row {view.row}){note}"
+        self.equations.show_equations(heading, view.equations, view.fresh)
 
     def restyle(self) -> None:
         self._held = ()
@@ -75,7 +79,7 @@ class ChipPanel(Panel):
 
     def _share_height(self) -> None:
         """The equations get a fixed part, so that the picture stands still while their number changes."""
-        lines = next(n for n in (7, 6, 5, 4, 3) if n == 3 or self.equations.height_for_lines(n) <= 0.29 * self.height())
+        lines = next(n for n in (7, 6, 5, 4, 3) if n == 3 or self.equations.height_for_lines(n) <= 0.38 * self.height())
         self.equations.setFixedHeight(self.equations.height_for_lines(lines))
 
     def slot_rect(self, quantity: str) -> QRect:

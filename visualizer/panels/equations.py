@@ -1,9 +1,13 @@
-"""The arithmetic of the selected row, line by line: as many of the newest lines as fit, none of them cut."""
+"""The arithmetic of the selected row, line by line, each quantity in its own place while a program loops.
+
+Where there is no room for all places, as many of the newest lines as fit stand there, none of them cut.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
@@ -13,17 +17,21 @@ from visualizer.frame import Equation
 from visualizer.theme import Theme
 
 ALIGN = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+PLACES: Final = {"s": "max s", "m": "m", "alpha": "α", "p": "Σ p", "l": "l", "acc": "acc"}
+
+Written = tuple[str, str, str, bool]  # text, note beside it, quantity, whether it is quiet
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One written line; note stands behind the text, muted."""
+    """One written line; note stands behind the text, muted; fresh: the quantity that the step wrote here, or ""."""
 
     rect: QRect
     text: str
     color: QColor
     note: str = ""
     note_rect: QRect | None = None
+    fresh: str = ""
 
 
 class Equations(QWidget):
@@ -37,6 +45,7 @@ class Equations(QWidget):
         self.lines: list[Line] = []
         self._heading = ""
         self._equations: tuple[Equation, ...] = ()
+        self._fresh: frozenset[str] = frozenset()
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
@@ -55,9 +64,12 @@ class Equations(QWidget):
     def _line_height(self) -> int:
         return max(self._metrics.height() + self.theme.px(2), self.theme.px(17))
 
-    def show_equations(self, heading: str, equations: tuple[Equation, ...]) -> None:
-        if (heading, equations) != (self._heading, self._equations):
-            self._heading, self._equations = heading, equations
+    def show_equations(
+        self, heading: str, equations: tuple[Equation, ...], fresh: frozenset[str] = frozenset()
+    ) -> None:
+        """`fresh` names the quantities that the step has just written; their lines are marked at the left edge."""
+        if (heading, equations, fresh) != (self._heading, self._equations, self._fresh):
+            self._heading, self._equations, self._fresh = heading, equations, fresh
             self.setAccessibleDescription("; ".join([heading, *(f"{e.text} {e.note}".strip() for e in equations)]))
             self._arrange()
 
@@ -75,6 +87,9 @@ class Equations(QWidget):
         painter.drawRoundedRect(self.rect(), self.theme.px(5), self.theme.px(5))
         muted = QColor(self.theme.muted)
         for line in self.lines:
+            if line.fresh:
+                edge = QRect(self.theme.px(4), line.rect.top() + 1, self.theme.px(3), line.rect.height() - 2)
+                painter.fillRect(edge, self.theme.color(line.fresh))
             painter.setFont(self._font)
             painter.setPen(line.color)
             painter.drawText(line.rect, ALIGN, line.text)
@@ -85,44 +100,63 @@ class Equations(QWidget):
         painter.end()
 
     def _arrange(self) -> None:
-        """Sets the newest equations that fit below the heading; too long ones are broken before an equals sign."""
+        """Sets the heading and the equations; too long ones are broken before an equals sign."""
         px, high = self.theme.px, self._line_height
         width = self.width() - 2 * px(12)
         room = max(1, (self.height() - 2 * px(8)) // high)
+        muted = QColor(self.theme.muted)
+        blocks = self._placed(width, room - 1) or self._newest(width, room)
+        y = px(8)
+        self.lines = []
+        if sum(map(len, blocks)) < room:
+            heading = self._heading
+            while "   " in heading and self._advance(heading) > width:
+                heading = heading.rpartition("   ")[0].rstrip()
+            self.lines.append(Line(QRect(px(12), y, width, high), heading, muted))
+            y += high
+        for block in blocks:
+            for text, note, quantity, quiet in block:
+                color = muted if quiet else self.theme.word(quantity)
+                used = math.ceil(self._advance(text))
+                rect = QRect(px(12), y, used, high)
+                small = math.ceil(len(note) * self._small_character)
+                note_rect = QRect(px(12) + used + px(14), y, small, high) if note else None
+                fresh = quantity if quantity in self._fresh and not quiet else ""
+                self.lines.append(Line(rect, text, color, note, note_rect, fresh))
+                y += high
+        self.update()
+
+    def _placed(self, width: int, room: int) -> list[list[Written]]:
+        """Every quantity of the loop in its place, with its name alone until it is there; nothing where room lacks."""
+        by_quantity = {e.quantity: e for e in self._equations}
+        if not by_quantity.keys() <= PLACES.keys():
+            return []
+        blocks = [
+            self._broken(by_quantity[q], width) if q in by_quantity else [(name, "", q, True)]
+            for q, name in PLACES.items()
+        ]
+        blocks = [[line for n, line in enumerate(block) if n == 0 or not line[3]] for block in blocks]
+        return blocks if sum(map(len, blocks)) <= room else []
+
+    def _newest(self, width: int, room: int) -> list[list[Written]]:
+        """The newest equations that fit; notes go first, then the heading."""
         blocks = [self._broken(e, width) for e in self._equations]
-        with_notes = sum(map(len, blocks)) + 1 <= room
-        if not with_notes:
+        if sum(map(len, blocks)) + 1 > room:
             blocks = [[line for line in block if not line[3]] for block in blocks]
-        chosen: list[list[tuple[str, str, str, bool]]] = []
+        chosen: list[list[Written]] = []
         left = room - 1
         for block in reversed(blocks):
             if len(block) > left and chosen:
                 break
             chosen.insert(0, block)
             left -= len(block)
-        muted = QColor(self.theme.muted)
-        y = px(8)
-        self.lines = []
-        if left >= 0:
-            self.lines.append(Line(QRect(px(12), y, width, high), self._heading, muted))
-            y += high
-        for block in chosen:
-            for text, note, quantity, alone in block:
-                color = muted if alone else self.theme.word(quantity)
-                used = math.ceil(self._advance(text))
-                rect = QRect(px(12), y, used, high)
-                at = px(12) + used + px(14)
-                small = math.ceil(len(note) * self._small_character)
-                note_rect = QRect(at, y, small, high) if note else None
-                self.lines.append(Line(rect, text, color, note, note_rect))
-                y += high
-        self.update()
+        return chosen
 
     def _advance(self, text: str) -> float:
         """Width of a text in the code font, all of whose characters are as wide as each other."""
         return len(text) * self._character
 
-    def _broken(self, equation: Equation, width: int) -> list[tuple[str, str, str, bool]]:
+    def _broken(self, equation: Equation, width: int) -> list[Written]:
         """(text, note beside it, quantity, whether it is a note alone) for each line of an equation."""
         advance = self._advance
         lines: list[str] = []
@@ -133,7 +167,7 @@ class Equations(QWidget):
                 lines[-1] = longer
             else:
                 lines.append(piece if not lines else f"  {piece}")
-        result = [(line, "", equation.quantity, False) for line in lines]
+        result: list[Written] = [(line, "", equation.quantity, False) for line in lines]
         if equation.note:
             last = lines[-1]
             beside = advance(last) + self.theme.px(14) + len(equation.note) * self._small_character

@@ -20,7 +20,7 @@ class FittingCaption(QObject):
 
     def show(self, *wordings: str) -> None:
         """From the longest to the shortest; nothing is shown when not even that one fits."""
-        if wordings != self._wordings:
+        if wordings != self._wordings or not self._panel.caption_label.text():  # an empty frame clears the label
             self._wordings = wordings
             self.fit()
 

@@ -69,7 +69,7 @@ class LseCanvas(FocusRing):
         view, px = self.view, self.theme.px
         left, right = px(44), px(4)
         head, foot, gap = px(18), px(18), px(12)
-        bottom = min(label.rect.top() for label in self.figures)
+        bottom = min((label.rect.top() for label in self.figures), default=self.height())
         free = max(20, bottom - head - foot - gap)
         width = max(10, self.width() - left - right)
         top = round(free * 0.66)

@@ -10,8 +10,10 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QFontMetrics
 
 from visualizer.frame import LseView
+from visualizer.panels.run_figures import sci
 from visualizer.theme import Theme
 
+PLOTS: Final = 96  # what the plots and their ticks need at least
 NAMES: Final = ("kernel", "mirror", "exact")
 
 
@@ -83,11 +85,16 @@ class Texts:
         return labels
 
     def figures(self, view: LseView, width: int, height: int) -> list[Label]:
-        """At the bottom of a width x height area: three columns, or one line each where those are too narrow."""
+        """At the bottom of a width x height area: three columns, or one line each where those are too narrow.
+
+        Of the lines only the first so many stay that leave the plots their room.
+        """
         items, px = figures(view), self.theme.px
         high, third = px(16), width / len(items)
         widest = max(max(self.width(name, True), self.width(value, False)) for name, value in items)
         labels = []
+        if widest + px(8) > third:
+            items = items[: max(0, (height - px(PLOTS)) // high)]
         for i, (name, value) in enumerate(items):
             if widest + px(8) <= third:
                 place = QRectF(i * third, height - 2 * high, self.width(name, True), high)
@@ -112,7 +119,7 @@ class Texts:
 
 
 def _error(x: float | None) -> str:
-    return "–" if x is None else f"{x:.1e}".replace("e-0", "e-") if x else "0"
+    return "–" if x is None else sci(x)
 
 
 def _value(x: float, digits: int) -> str:

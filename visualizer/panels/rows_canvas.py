@@ -73,7 +73,7 @@ class RowsCanvas(FocusRing):
         """The axes of a quantity's two plots: over the rows, and over the iterations."""
         assert self.view is not None
         px = self.theme.px
-        left, right = px(36), px(62)
+        left, right = px(42), px(62)
         head, foot, gap, between = px(17), px(15), px(12), px(14)
         width = self.width() - left - right - between
         height = (self.height() - head - foot - 2 * gap) / 3
@@ -184,11 +184,14 @@ class RowsCanvas(FocusRing):
         box = QRectF(history.rect.right() + px(8), history.rect.top(), self.width() - history.rect.right() - px(8), 0)
         letter = QFontMetrics(self._letter).height()
         number = QFontMetrics(self._value).height()
+        if history.rect.height() + self.theme.px(12) < letter + number:  # the numbers alone; their colour says whose
+            letter = 0
         box.setTop(history.rect.center().y() - (letter + number) / 2)
         painter.setPen(self.theme.word(quantity))
-        painter.setFont(self._letter)
         align = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRectF(box.left(), box.top(), box.width(), letter), align, dict(QUANTITIES)[quantity])
+        if letter:
+            painter.setFont(self._letter)
+            painter.drawText(QRectF(box.left(), box.top(), box.width(), letter), align, dict(QUANTITIES)[quantity])
         painter.setFont(self._value)
         painter.drawText(QRectF(box.left(), box.top() + letter, box.width(), number), align, self.readouts[quantity])
 
@@ -221,8 +224,15 @@ class RowsCanvas(FocusRing):
         painter.setFont(self._words)
         painter.setPen(QColor(self.theme.muted))
         align = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
-        for axes, text in ((over_rows, "all rows of the block"), (history, f"row {start + view.row:,} by tile")):
-            painter.drawText(QRectF(axes.rect.left(), 0, axes.rect.width() + px(60), px(14)), align, text)
+        metrics, right = QFontMetrics(self._words), (history.rect.left() - px(8), float(self.width()))
+        words = (
+            ("all rows of the block", "all rows"),
+            (f"row {start + view.row:,} by tile", f"row {start + view.row:,}"),
+        )
+        for axes, end, texts in zip((over_rows, history), right, words, strict=True):
+            width = end - axes.rect.left()
+            text = next((t for t in texts if metrics.horizontalAdvance(t) <= width), "")
+            painter.drawText(QRectF(axes.rect.left(), 0, width, px(14)), align, text)
         painter.end()
         self._ground = (key, pixmap)
         return pixmap

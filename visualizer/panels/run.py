@@ -97,7 +97,7 @@ class RunPanel(Panel):
         o, lse = (float(tiles[head, block]) for tiles in (result.o_tiles, result.lse_tiles))
         text = (
             f"program {head * result.o_tiles.shape[1] + block + 1} · head {head} · rows {start} … {end}\n"
-            f"O error {sci(o)} (bound {sci(result.o_bound)}) · lse error {sci(lse)}"
+            f"O error {sci(o)} (bound {sci(result.o_bound)}) · L error {sci(lse)}"
         )
         if math.isnan(o):
             text = text.splitlines()[0] + "\nnot checked: the exact result takes too long here"

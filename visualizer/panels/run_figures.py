@@ -27,7 +27,7 @@ def figures(result: RunResult) -> list[Figure]:
     bad = not result.o_error <= result.o_bound
     lines.append(Figure("O error / eager error", (f"{whole}  bound {sci(result.o_bound)}", whole, ratio), bad))
     lse, bad = sci(result.lse_error), not result.lse_error <= result.lse_bound
-    lines.append(Figure("lse error", (f"{lse}  bound {sci(result.lse_bound)}", lse), bad))
+    lines.append(Figure("L error", (f"{lse}  bound {sci(result.lse_bound)}", lse), bad))
     if result.compiled is not None:
         c = result.compiled
         spills = "no spills" if c.spill_bytes == 0 else f"{c.spill_bytes:,} B spilled"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import ClassVar, Final
 
-from PySide6.QtCore import QEvent, QPointF, QRect, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFocusEvent,
@@ -146,17 +147,25 @@ class SourceText(QAbstractScrollArea):
         self.note_at = self._place_note(self.view.note)
 
     def _place_note(self, note: str) -> tuple[int, int] | None:
-        """The row and column for the note: beside the first marked row with room, or on the blank row below them."""
+        """The row and column for the note: beside what writes the values, else on the blank row below, else beside
+        the first marked row with room."""
         if not note or not self.marked:
             return None
         below = self.marked[-1] + 1
         blank = (below,) if below < len(self.rows) and not self.rows[below].text.strip() else ()
-        for row in (*self.marked, *blank):
+        for row in (*self._writing_rows(), *blank, *self.marked):
             column = max(NOTE_COLUMN, len(self.rows[row].text) + NOTE_GAP)
-            column = max(min(column, self.columns - len(note)), len(self.rows[row].text) + NOTE_GAP)
-            if column + len(note) <= self.columns:
+            column = max(min(column, self.columns - len(note) - 1), len(self.rows[row].text) + NOTE_GAP)
+            if column + len(note) + 1 <= self.columns:
                 return row, column
         return None
+
+    def _writing_rows(self) -> list[int]:
+        """The marked rows on which the step writes its quantity; of several ways to do so the usual, last one first."""
+        assert self.view is not None
+        name = {"m": "m_new", "lse": "lse_ptr"}.get(self.view.quantity, self.view.quantity)
+        writes = re.compile(rf"\s*{name} = " if name != "lse_ptr" else rf".*\b{name}\b")
+        return [at for at in reversed(self.marked) if self.rows[at].first and writes.match(self.rows[at].text)]
 
     def _note_rows(self) -> tuple[int, ...]:
         return () if self.note_at is None else (self.note_at[0],)
@@ -170,6 +179,9 @@ class SourceText(QAbstractScrollArea):
         if not rows:
             return
         bar, room, count = self.verticalScrollBar(), self.rows_in_sight, rows[-1] - rows[0] + 1
+        if count > room:  # its end, where the values are written, matters more than its beginning
+            bar.setValue(rows[-1] - room + 1)
+            return
         margin = min(CONTEXT_ROWS, max(0, (room - count) // 2))
         if rows[0] - margin < bar.value() or rows[-1] + margin >= bar.value() + room:
             bar.setValue(rows[0] - max(margin, (room - count) // 3))
@@ -249,8 +261,20 @@ class SourceText(QAbstractScrollArea):
         if row.text:
             painter.drawPixmap(QPointF(self._gutter, rect.top()), self._picture(at))
         if self.note_at is not None and self.note_at[0] == at:
-            painter.setPen(theme.word(self.view.quantity))
-            painter.drawText(QPointF(self.text_left(self.note_at[1]), rect.top() + self._ascent), self.view.note)
+            self._paint_note(painter, rect)
+
+    def _paint_note(self, painter: QPainter, rect: QRect) -> None:
+        """The values, in a field of their own, so that nobody takes them for code."""
+        assert self.view is not None and self.note_at is not None
+        left, width = self.text_left(self.note_at[1]), len(self.view.note) * self._advance
+        field = QRectF(left - self._advance, rect.top() + 1, width + 2 * self._advance, rect.height() - 2)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self.theme.panel))
+        painter.drawRoundedRect(field, self.theme.px(4), self.theme.px(4))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(self.theme.word(self.view.quantity))
+        painter.drawText(QPointF(left, rect.top() + self._ascent), self.view.note)
 
     def _paint_choice(self, painter: QPainter) -> None:
         rows = [at for at, row in enumerate(self.rows) if self._step_of.get(row.line) == self._chosen]

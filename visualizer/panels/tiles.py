@@ -92,8 +92,6 @@ class TilesPanel(Panel):
             self.head_box.setCurrentIndex(frame.tiles.head)
         program, _, tile = frame.tiles.caption.partition(" · ")
         self.caption.show(frame.tiles.caption, tile or program)
-        if not self.caption_label.text():
-            self.caption.fit()  # a frame with nothing in it has emptied the label
         self.map.show_frame(frame)
 
     def restyle(self) -> None:
