@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from visualizer.frame import RunView
-from visualizer.resolve import resolve
 from visualizer.state import State
 from visualizer.steady import enter
 from visualizer.tape import Tape
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QImage
-    from PySide6.QtWidgets import QApplication, QWidget
+    from PySide6.QtWidgets import QApplication
 
     from visualizer.theme import ThemeName
 
@@ -31,8 +29,6 @@ PANEL_CLASSES: Final = {
     "transport": "TransportPanel",
 }
 WHAT: Final = (*PANEL_CLASSES, "window")
-SHOW_OTHERS: Final = ("lse", "transport", "window")  # these show what is known of other programs
-FILL_TURNS: Final = 4000
 
 
 class RenderError(ValueError):
@@ -129,74 +125,18 @@ def picture(
     tape: Tape | None = None,
 ) -> QImage:
     """As `render`, but in memory. `tape`, of the state's problem, saves time where many pictures are made of it."""
-    from PySide6.QtCore import QCoreApplication, QEvent
-    from PySide6.QtGui import QColor, QImage
-    from PySide6.QtWidgets import QWidget
-
     from visualizer import theme as themes
-    from visualizer.panels.panel import Panel
+    from visualizer.stage import Stage
 
-    look = themes.theme(theme, zoom)
-    if app.styleSheet() != themes.style_sheet(look) or app.palette() != themes.palette(look):
-        themes.apply(app, look)
     tape = Tape(state.problem) if tape is None else tape
-    settle(tape, state.step, others=what in SHOW_OTHERS)
-    widget = _window(state, tape, run, look) if what == "window" else _panel(what, look)
+    stage = Stage(app, what, tape, size=size, scale=scale, look=themes.theme(theme, zoom), run=run)
     try:
-        widget.resize(*size)
-        if isinstance(widget, Panel):
-            widget.show_frame(resolve(state, tape, run or RunView()))
-        widget.show()
-        for _ in range(3):
-            app.processEvents()
-            if what != "window" and (focused := app.focusWidget()) is not None:
-                focused.clearFocus()  # a panel alone would give it to its first button
-        image = QImage(round(size[0] * scale), round(size[1] * scale), QImage.Format.Format_RGB32)
-        image.setDevicePixelRatio(scale)
-        image.fill(QColor(look.window))
-        QWidget.render(widget, image)
-        return image
+        return stage.image(state)
     finally:
-        widget.hide()
-        widget.deleteLater()
-        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
-
-
-def settle(tape: Tape, step: int, *, others: bool = True) -> None:
-    """Computes what a picture of `step` may show besides the step: always the same, however long that takes.
-
-    That is the history of the program at hand and, with `others`, L of the rows stored so far and the exact values of
-    the head at hand; very long sequences show what FILL_TURNS turns bring.
-    """
-    if not len(tape):
-        return
-    at = min(step, len(tape) - 1)
-    wanted = (tape.tiling.locate(at).head + 1) * tape.tiling.num_q_blocks if others else -1
-    tape.history(at)
-    for _ in range(FILL_TURNS):
-        if (tape.programs_filled > wanted and not tape.is_completing) or not tape.fill(0):
-            break
+        stage.close()
 
 
 def _tell(kind: object, context: object, text: str) -> None:
     """Qt's warnings, but for one that means nothing without a display."""
     if "propagateSizeHints" not in text:
         print(text, file=sys.stderr)
-
-
-def _panel(name: str, look) -> QWidget:
-    return getattr(import_module(f"visualizer.panels.{name}"), PANEL_CLASSES[name])(look)
-
-
-def _window(state: State, tape: Tape, run: RunView | None, look) -> QWidget:
-    from visualizer.controller import Controller
-    from visualizer.settings import Settings
-    from visualizer.window import Window
-
-    controller = Controller(state)
-    controller.tape = tape
-    if run is not None:
-        controller.runs.view = run
-    settings = Settings.of_nobody()
-    settings.theme, settings.zoom, settings.motion = look.name, look.zoom, False
-    return Window(controller, settings)

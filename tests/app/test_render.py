@@ -11,6 +11,7 @@ from PySide6.QtGui import QImage
 
 from visualizer import render
 from visualizer.presets import PRESETS
+from visualizer.settle import settle
 from visualizer.state import to_json
 
 TOY = PRESETS[1].state.change(step=60)
@@ -109,6 +110,6 @@ def test_settling_takes_the_same_turns_each_time() -> None:
     filled = []
     for _ in range(2):
         tape = Tape(PRESETS[0].state.problem)
-        render.settle(tape, 300)
+        settle(tape, 300)
         filled.append(tape.programs_filled)
     assert filled[0] == filled[1] >= 8
