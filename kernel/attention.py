@@ -55,8 +55,9 @@ def flash_attn_triton(
     lse_i = log2 sum_j exp(sm_scale q_i k_j). A row that sees no key has o = 0 and lse = -inf. An inf or NaN reaches
     the rows that see it and no others. Both o and lse are differentiable, once.
     float32 is multiplied in full precision unless allow_tf32. Blocks, warps and stages not given are kernel.configs'.
-    backend: "triton" is the portable kernel, "hopper" the one for Hopper GPUs; None takes "hopper" where it applies and
-    no blocks, warps or stages are given. The gradients go the same way, and are portable where "hopper" has none.
+    backend: "triton" is the portable kernel, "hopper" the one for Hopper GPUs; None takes "hopper" where it applies, is
+    faster, and no blocks, warps or stages are given. The gradients go the same way, and are portable where "hopper" has
+    none.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
     causal, asked = bool(causal), (block_m or 0, block_n or 0, num_warps or 0, num_stages or 0)
@@ -355,6 +356,8 @@ def _hopper_plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool
     if backend != "triton" and _is_hopper(q):
         from kernel import hopper
 
+        if not backend and not hopper.pays(q, k, causal):
+            return None
         plan = hopper.plan(q, k, v, causal, scale)
         if not plan.refusal:
             return plan

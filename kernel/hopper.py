@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import torch
 
+from kernel import hopper_tiles
 from kernel.hopper_kernel import FIRST_BARRIER, attention_forward
 from kernel.hopper_launch import BARRIERS, Described, Plans, barriers_free, descriptor, strides
 from kernel.hopper_tiles import Config, config, first_key, is_even, padded, schedule
@@ -92,6 +93,14 @@ def plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, sm_sca
         with torch.cuda.device(q.device):
             found = _plans.make(key, lambda: _make_plan(q, k, v, causal))
     return found
+
+
+def pays(q: torch.Tensor, k: torch.Tensor, causal: bool) -> bool:
+    """Whether this kernel is the faster one for a problem that it can take."""
+    (batch, heads, seqlen_q, head_dim), seqlen_k = q.shape, k.shape[2]
+    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
+    c = config(head_dim, causal, max(seqlen_q, seqlen_k))
+    return hopper_tiles.pays(batch * heads, seqlen_q, seqlen_k, c, processors)
 
 
 def forward(

@@ -19,6 +19,7 @@ from kernel.hopper_tiles import (
     config,
     first_key,
     is_even,
+    pays,
     schedule,
 )
 from tests.kernel.compiled import FITS, compile_all
@@ -78,6 +79,19 @@ def test_configurations_cover_every_head_dim():
     }
     assert config(72, True, 100) is config(128, False, 9000) is ALL_128
     assert config(136, True, 100) is config(256, False, 9000) is ALL_256
+
+
+def test_it_pays_where_it_fills_the_gpu_or_few_queries_meet_many_keys():
+    for all_heads, seqlen_q, seqlen_k, c, faster in (
+        (8, 1, 4096, SHORT_64, True),
+        (64, 64, 1024, SHORT_64, True),
+        (64, 128, 2048, ALL_128, False),
+        (66, 128, 2048, ALL_128, True),
+        (8, 1024, 1024, SHORT_64, False),
+        (8, 16, 16, SHORT_64, False),
+        (16, 16384, 16384, ALL_128, True),
+    ):
+        assert pays(all_heads, seqlen_q, seqlen_k, c, 132) == faster
 
 
 def test_barriers_of_the_compiler_are_read_out_of_its_code():
@@ -186,7 +200,7 @@ def test_nan_and_infinity_reach_the_rows_that_see_them(special):
 @pytest.mark.gpu
 @pytest.mark.usefixtures("seeded")
 def test_the_same_in_a_graph_on_a_stream_and_strided():
-    q, k, v = (draw(2, 700, 4, 64).transpose(1, 2) for _ in range(3))
+    q, k, v = (draw(2, 700, 16, 64).transpose(1, 2) for _ in range(3))
     want = flash_attn_triton(q, k, v, True, None, return_lse=True, backend="hopper")
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
