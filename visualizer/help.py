@@ -66,18 +66,14 @@ def keys(theme: Theme, parent: QWidget) -> HelpDialog:
     content = QWidget()
     columns = QHBoxLayout(content)
     columns.setContentsMargins(0, 0, theme.px(14), 0)
-    columns.setSpacing(theme.px(44))
+    columns.setSpacing(theme.px(28))
     groups = {menu.replace("&", ""): [a for a in ACTIONS if a.keys and a.menu.split("/")[0] == menu] for menu in MENUS}
     groups["Anywhere"] = [a for a in ACTIONS if a.keys and not a.menu]
     first = ("Go",)
     others = tuple(name for name in groups if name not in ("Go", "View"))
     for names in (first, others, ("View",)):
         column = QVBoxLayout()
-        column.setSpacing(theme.px(6))
-        for name in names:
-            column.addWidget(_title(name))
-            column.addLayout(_key_rows(groups[name], theme))
-            column.addSpacing(theme.px(14))
+        column.addLayout(_key_rows({name: groups[name] for name in names}, theme))
         column.addStretch(1)
         columns.addLayout(column)
     return HelpDialog("Keys", content, theme, parent)
@@ -117,17 +113,23 @@ def about(theme: Theme, parent: QWidget) -> HelpDialog:
     return HelpDialog("FlashScope", text, theme, parent)
 
 
-def _key_rows(actions: list[Action], theme: Theme) -> QGridLayout:
+def _key_rows(groups: dict[str, list[Action]], theme: Theme) -> QGridLayout:
+    """The groups below each other, their keys in one column."""
     grid = QGridLayout()
-    grid.setHorizontalSpacing(theme.px(24))
+    grid.setHorizontalSpacing(theme.px(16))
     grid.setVerticalSpacing(theme.px(4))
     grid.setColumnStretch(0, 1)
-    for row, action in enumerate(actions):
-        name, keys = QLabel(action.text.rstrip("…")), QLabel(key_text(action.keys))
-        keys.setObjectName("code")
-        name.setObjectName("muted")
-        grid.addWidget(name, row, 0)
-        grid.addWidget(keys, row, 1)
+    for title, actions in groups.items():
+        if grid.count():
+            grid.setRowMinimumHeight(grid.rowCount(), theme.px(10))
+        grid.addWidget(_title(title), grid.rowCount(), 0, 1, 2)
+        for action in actions:
+            name, keys = QLabel(action.text.rstrip("…")), QLabel(key_text(action.keys))
+            keys.setObjectName("code")
+            name.setObjectName("muted")
+            row = grid.rowCount()
+            grid.addWidget(name, row, 0)
+            grid.addWidget(keys, row, 1)
     return grid
 
 
