@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from visualizer.explain import number
 from visualizer.frame import Frame
 from visualizer.panels.chip_canvas import ChipCanvas
-from visualizer.panels.equations import Equations
+from visualizer.panels.equations import MIN_LINES, Equations
 from visualizer.panels.header import FittingCaption
 from visualizer.panels.panel import Panel
 from visualizer.panels.switch import Switch
@@ -79,8 +79,9 @@ class ChipPanel(Panel):
 
     def _share_height(self) -> None:
         """The equations get a fixed part, so that the picture stands still while their number changes."""
-        lines = next(n for n in (7, 6, 5, 4, 3) if n == 3 or self.equations.height_for_lines(n) <= 0.38 * self.height())
-        self.equations.setFixedHeight(self.equations.height_for_lines(lines))
+        counts = range(7, MIN_LINES, -1)
+        fits = (n for n in counts if self.equations.height_for_lines(n) <= 0.38 * self.height())
+        self.equations.want_lines(next(fits, MIN_LINES))
 
     def slot_rect(self, quantity: str) -> QRect:
         """Where a quantity is drawn, in the panel's coordinates: q, k, v, s, p, acc, o, m, alpha, l or lse."""

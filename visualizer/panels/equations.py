@@ -17,6 +17,7 @@ from visualizer.frame import Equation
 from visualizer.theme import Theme
 
 ALIGN = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+MIN_LINES: Final = 3
 PLACES: Final = {"s": "max s", "m": "m", "alpha": "α", "p": "Σ p", "l": "l", "acc": "acc"}
 
 Written = tuple[str, str, str, bool]  # text, note beside it, quantity, whether it is quiet
@@ -40,9 +41,10 @@ class Equations(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setAccessibleName("Arithmetic of the selected row")
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.theme = theme
         self.lines: list[Line] = []
+        self._wanted = MIN_LINES
         self._heading = ""
         self._equations: tuple[Equation, ...] = ()
         self._fresh: frozenset[str] = frozenset()
@@ -74,7 +76,16 @@ class Equations(QWidget):
             self._arrange()
 
     def sizeHint(self) -> QSize:
-        return QSize(200, self.height_for_lines(5))
+        return QSize(200, self.height_for_lines(self._wanted))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, self.height_for_lines(MIN_LINES))
+
+    def want_lines(self, count: int) -> None:
+        """Asks for room for so many lines; less, down to MIN_LINES, where the panel has not got it."""
+        if count != self._wanted:
+            self._wanted = count
+            self.updateGeometry()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._arrange()
