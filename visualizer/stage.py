@@ -78,6 +78,7 @@ class Stage:
                 widget.show_frame(frame)
             widget.show()
             self._app.processEvents()
+            widget.resize(*self._size)  # a window knows how small it can be only once it is laid out
         for area in widget.findChildren(QAbstractScrollArea):
             area.verticalScrollBar().setValue(0)  # so that what was shown before does not count
         if isinstance(widget, Panel) and frame is not None:
