@@ -1,4 +1,4 @@
-"""The command line: open, check, render, diff, bench, doctor, worker. Nothing heavy is imported before it is needed."""
+"""The command line, from open to worker. Nothing heavy is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ examples:
   flashscope talk.flashscope                     the window on a saved session (or an .npz or .safetensors file)
   flashscope check --dtype bfloat16 --seqlen 512 is the kernel right?
   flashscope render tiles --step 300 --out t.png a panel as a picture, without a display
+  flashscope export chip --steps 0:200 --out chip.gif a film of the steps (also .mp4, .svg, .npz, .csv)
   flashscope diff before/ after/ --html report.html   which pictures of two folders differ
   flashscope doctor                              what is installed and what works, to paste into a report
   flashscope --worker "ssh gpu-box flashscope worker"   the window here, the kernel there"""
@@ -77,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     add_problem_options(one)
 
     picture_commands.add_diff(command)
+    picture_commands.add_export(command, PANELS)
 
     one = command(
         "bench",
@@ -306,6 +308,7 @@ COMMANDS: Final = {
     "check": _check,
     "render": _render,
     "diff": picture_commands.diff,
+    "export": picture_commands.export,
     "bench": _bench,
     "doctor": _doctor,
     "worker": _worker,
