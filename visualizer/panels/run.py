@@ -14,6 +14,7 @@ from kernel.tiling import Tiling
 from visualizer.frame import Frame, RunView
 from visualizer.panels.canvas import Canvas, Sheet
 from visualizer.panels.error_map import ErrorMap
+from visualizer.panels.header import FittingCaption
 from visualizer.panels.panel import Panel
 from visualizer.panels.run_figures import sci
 from visualizer.panels.run_page import Page
@@ -40,6 +41,7 @@ class RunPanel(Panel):
         self.run = RunView()
         self.maps: list[ErrorMap] = []
         self._cell: tuple[int, int] | None = None
+        self.caption = FittingCaption(self)
         self.canvas = Canvas(self._compose)
         self.canvas.setAccessibleName("Kernel run")
         self.canvas.setMouseTracking(True)
@@ -71,8 +73,11 @@ class RunPanel(Panel):
             text = "of another problem"
         elif run.result is not None:
             text, color = ("✓ matches reference", theme.good) if run.result.ok else (_differs(run.result), theme.bad)
-        self.caption_label.setText(text)
-        self.caption_label.setStyleSheet(f"color: {color}; font-weight: 600;")
+        dress = f"color: {color}; font-weight: 600;"
+        if dress != self.caption_label.styleSheet():
+            self.caption_label.setStyleSheet(dress)
+        self.caption.show(text, " ".join(text.split()[:2]))
+        self.caption.fit()
 
     def _compose(self, size: QSize) -> Sheet:
         page = Page(self.run, self.theme, size, self._cell)

@@ -134,12 +134,13 @@ class Page:
         if not result.times:
             return 0
         times, left_out = result.times, ""
-        if area.height() < px(280) and len(times) > MAX_COMPACT:
-            times = tuple(t for t in times if measured(t))[:MAX_COMPACT]
+        most = min(MAX_COMPACT, (area.height() - px(14)) // row) if area.height() < px(280) else len(times)
+        if len(times) > most:
+            times = tuple(t for t in times if measured(t))[: max(1, most)]
             left_out = f" · {len(result.times) - len(times)} more in a larger panel"
         small = theme.ui_font(12)
         names = max(QFontMetrics(small).horizontalAdvance(t.name) for t in times)
-        names, value_width = min(names + px(12), area.width() * 2 // 5), px(44)
+        names, value_width = min(names + px(12), area.width() // 2), px(44)
         track, thick = max(px(20), area.width() - names - value_width), row * 0.6
         scale = track / max((spread(t)[1] for t in times if measured(t)), default=1.0)
         top, left = area.top(), area.left() + names
@@ -157,7 +158,9 @@ class Page:
                 where = QRect(left, top, area.width() - names, row)
                 self.sheet.text(where, timing.note or "not measured", small, theme.muted)
             top += row
-        unit = f"TFLOP/s, median and spread{left_out}"
+        metrics = QFontMetrics(theme.ui_font(11))
+        units = (f"TFLOP/s, median and spread{left_out}", f"TFLOP/s{left_out}")
+        unit = next((u for u in units if metrics.horizontalAdvance(u) <= area.width()), "TFLOP/s")
         self.sheet.text(QRect(area.left(), top, area.width(), px(14)), unit, theme.ui_font(11), theme.muted, RIGHT)
         return top + px(14) - area.top()
 
@@ -201,7 +204,7 @@ class Page:
             self.sheet.text(head, title, small, theme.text)
             words = f"{heads:,} {'head' if heads == 1 else 'heads'} × {blocks:,} blocks of rows"
             self.sheet.text(head, words, small, theme.muted, RIGHT)
-            height = min(area.height() - px(22 + 24), px(64) * heads)
+            height = min(area.height() - px(22 + 24), px(100) * heads)
             rect = QRect(area.left(), area.top() + px(22), area.width(), height)
             below = QRect(area.left(), rect.bottom() + px(6), area.width(), px(18))
             if not self.run.stale:

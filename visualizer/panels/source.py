@@ -153,12 +153,22 @@ class SourceText(QAbstractScrollArea):
             return None
         below = self.marked[-1] + 1
         blank = (below,) if below < len(self.rows) and not self.rows[below].text.strip() else ()
-        for row in (*self._writing_rows(), *blank, *self.marked):
+        room = self.rows_in_sight
+        shown = self.marked[-room:]  # more than that is scrolled to its end
+        blank = blank if len(self.marked) < room else ()
+        writing = [row for row in self._writing_rows() if row in shown]
+        after = [row for row in shown if writing and row > writing[0] and self._names(row)]
+        for row in (*writing, *blank, *after, *shown):
             column = max(NOTE_COLUMN, len(self.rows[row].text) + NOTE_GAP)
             column = max(min(column, self.columns - len(note) - 1), len(self.rows[row].text) + NOTE_GAP)
             if column + len(note) + 1 <= self.columns:
                 return row, column
         return None
+
+    def _names(self, row: int) -> bool:
+        """Whether the row's text names the step's quantity."""
+        assert self.view is not None
+        return re.search(rf"\b{self.view.quantity}\b", self.rows[row].text) is not None
 
     def _writing_rows(self) -> list[int]:
         """The marked rows on which the step writes its quantity; of several ways to do so the usual, last one first."""
