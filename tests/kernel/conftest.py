@@ -2,7 +2,26 @@
 
 import pytest
 
+GPU = pytest.mark.gpu
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> str:
-    return request.param
+
+@pytest.fixture(params=["cpu", pytest.param("portable", marks=GPU), pytest.param("chosen", marks=GPU)])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The device of the tensors. On a GPU a test runs with the portable kernels, and with those chosen for it."""
+    if request.param == "cpu":
+        return "cpu"
+    if request.param == "portable":
+        only_portable(monkeypatch)
+    return "cuda"
+
+
+@pytest.fixture
+def portable(monkeypatch: pytest.MonkeyPatch) -> None:
+    only_portable(monkeypatch)
+
+
+def only_portable(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernel import attention  # not at the top: tests/conftest.py has yet to say whether Triton interprets
+
+    monkeypatch.setattr(attention, "_is_hopper", lambda q: False)
+    monkeypatch.setattr(attention, "_plans", {})

@@ -43,14 +43,15 @@ def error(x, y):
     return torch.where((x == y) | x.isnan(), 0.0, (x - y).abs()).max().item() if x.numel() else 0.0
 
 
-def assert_right(o, lse, q, k, v, causal, scale, *, lse_bound=1e-3, **rows):
+def assert_right(o, lse, q, k, v, causal, scale, *, lse_bound=1e-3, few=False, **rows):
     """DESIGN.md section 6: at most 2 x the error of eager attention in the same dtype + 1e-5, and lse within 1e-3.
 
+    few: where eager attention of a few numbers happens to hit them, one rounding of o itself counts as its error.
     An lse of more than 4,000 is allowed the spacing of float32 at its size, 2^-22 of it.
     """
     want, want_lse = exact(q, k, v, causal, scale, **rows)
     eager, _ = attention(q, k, v, causal, scale, **rows)
-    bound = 2 * error(eager, want) + 1e-5
+    bound = 2 * max(error(eager, want), _rounding(want, q.dtype) if few else 0.0) + 1e-5
     if not math.isfinite(bound):  # eager attention itself overflows
         bound = 1e-2 * max(1.0, want.abs().nan_to_num(0.0).max().item())
     assert error(o, want) <= bound
@@ -58,20 +59,31 @@ def assert_right(o, lse, q, k, v, causal, scale, *, lse_bound=1e-3, **rows):
     assert error(lse / size, want_lse / size) <= lse_bound
 
 
-def assert_gradients_right(got, do, q, k, v, causal, scale):
+def assert_gradients_right(got, do, q, k, v, causal, scale, *, few=False):
     """Gradients of (o * do).sum(): at most twice as far from float64's as eager attention's, + 1e-5.
 
     Where a row sees one key, eager attention's gradient is exactly 0, and ours what the float32 sums of do·v differ by.
+    few: as in assert_right; with few keys the part of delta = sum(o·do) from the rounding of o does not average out.
     """
 
     def gradients(dtype):
         inputs = [x.detach().to(dtype).requires_grad_() for x in (q, k, v)]
         o, _ = attention(*inputs, causal, scale)
-        return torch.autograd.grad((o * do.to(dtype)).sum(), inputs)
+        return o, torch.autograd.grad((o * do.to(dtype)).sum(), inputs)
 
-    sums = (_largest(do, -2) * _largest(v, -2)).sum() * abs(scale) * max(_largest(q), _largest(k)) * 2**-22
-    for name, x, want, eager in zip("qkv", got, gradients(torch.float64), gradients(q.dtype), strict=True):
-        assert error(x, want) <= 2 * error(eager, want) + 1e-5 + float(sums), f"d{name}"
+    o, wanted = gradients(torch.float64)
+    size = abs(scale) * max(_largest(q), _largest(k))
+    slack = 1e-5 + float((_largest(do, -2) * _largest(v, -2)).sum() * size * 2**-22)
+    if few:
+        slack += float(_largest((o * do).norm(dim=-1)) * size * torch.finfo(q.dtype).eps / 2)
+    for name, x, want, eager in zip("qkv", got, wanted, gradients(q.dtype)[1], strict=True):
+        own = max(error(eager, want), _rounding(want, q.dtype) if few else 0.0)
+        assert error(x, want) <= 2 * own + slack, f"d{name}"
+
+
+def _rounding(want, dtype):
+    """The error of rounding the largest of the numbers to the dtype."""
+    return _largest(want.nan_to_num(0.0, 0.0, 0.0)).item() * torch.finfo(dtype).eps / 2
 
 
 def _largest(x, dim=None):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,11 @@ def draw(*shape, dtype=torch.float16, device="cpu", std=1.0, seed=0):
     return torch.empty(shape, dtype=dtype, device=device).normal_(0.0, std, generator=generator)
 
 
-def right(inputs, device):
+def right(inputs, device, backend=None):
     q, k, v, _ = make(inputs, device)
     before = [x.clone() for x in (q, k, v)]
-    o, lse = flash_attn_triton(q, k, v, inputs["causal"], inputs["scale"], return_lse=True)
-    assert_right(o, lse, q, k, v, inputs["causal"], inputs["scale"])
+    o, lse = flash_attn_triton(q, k, v, inputs["causal"], inputs["scale"], return_lse=True, backend=backend)
+    assert_right(o, lse, q, k, v, inputs["causal"], inputs["scale"], few=True)
     assert all(torch.equal(x, y) for x, y in zip(before, (q, k, v), strict=True))
     assert o.is_contiguous()
 
@@ -53,11 +54,12 @@ def test_any_legal_input(inputs):
 
 
 @pytest.mark.gpu
-@given(attention_inputs(max_seqlen=700, head_dims=st.sampled_from([40, 64, 128])))
-@example(WIDE)
+@given(attention_inputs(max_seqlen=700, head_dims=st.sampled_from([40, 64, 128])), st.sampled_from(["triton", None]))
+@example(WIDE, "triton")
+@example(WIDE, None)
 @settings(max_examples=12, deadline=None)
-def test_any_legal_input_compiled(inputs):
-    right(inputs, "cuda")
+def test_any_legal_input_compiled(inputs, backend):
+    right(inputs, "cuda", backend)
 
 
 @given(attention_inputs(max_seqlen=50), st.data())
@@ -68,32 +70,36 @@ def test_any_blocks(inputs, data):
     o, lse = flash_attn_triton(
         q, k, v, inputs["causal"], inputs["scale"], return_lse=True, block_m=blocks[0], block_n=blocks[1]
     )
-    assert_right(o, lse, q, k, v, inputs["causal"], inputs["scale"])
+    assert_right(o, lse, q, k, v, inputs["causal"], inputs["scale"], few=True)
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-@pytest.mark.parametrize("which", ["q", "k", "v"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_what_is_not_finite_reaches_only_the_rows_that_see_it(value, which, dtype, device):
-    clean = [draw(1, 2, 150, 24, dtype=dtype, device=device, seed=seed) for seed in range(3)]
-    q, k, v = (x.clone() for x in clean)
-    at = 85
-    {"q": q, "k": k, "v": v}[which][0, 0, at, 3] = value
-    o, lse = flash_attn_triton(q, k, v, True, 0.3, return_lse=True)
+@pytest.mark.parametrize("which", ["q", "k", "v"])
+def test_what_is_not_finite_reaches_only_the_rows_that_see_it(which, dtype, device):
+    seqlen, at = 150, 85
+    clean = [draw(1, 2, seqlen, 24, dtype=dtype, device=device, seed=seed) for seed in range(3)]
     want, want_lse = flash_attn_triton(*clean, True, 0.3, return_lse=True)
-    affected = torch.zeros(150, dtype=torch.bool, device=device)
+    # compiled, the block is done again with other roundings; interpreted they are the same
+    bound = 0.0 if device == "cpu" else 4 * torch.finfo(dtype).eps
+    affected = torch.zeros(seqlen, dtype=torch.bool, device=device)
     affected[at : at + 1 if which == "q" else None] = True
-    assert torch.equal(o[0, 0, ~affected], want[0, 0, ~affected])
-    assert torch.equal(lse[0, ~affected], want_lse[0, ~affected])
-    assert torch.equal(o[0, 1], want[0, 1])
-    if which == "v":
-        assert torch.equal(lse, want_lse)
-        assert error(o[0, 0, affected, 3], torch.full_like(o[0, 0, affected, 3], value)) == 0
-        columns = torch.arange(24, device=device) != 3
-        assert torch.equal(o[..., columns], want[..., columns])
-    elif value != value:
-        assert o[0, 0, affected].isnan().all()
-        assert lse[0, affected].isnan().all()
+    for value in (torch.nan, torch.inf, -torch.inf):
+        q, k, v = (x.clone() for x in clean)
+        {"q": q, "k": k, "v": v}[which][0, 0, at, 3] = value
+        o, lse = flash_attn_triton(q, k, v, True, 0.3, return_lse=True)
+        assert error(o[0, 0, ~affected], want[0, 0, ~affected]) <= bound
+        assert error(lse[0, ~affected], want_lse[0, ~affected]) <= 1e-5
+        assert torch.equal(o[0, 1], want[0, 1])
+        if which == "v":
+            assert error(lse, want_lse) <= 1e-5
+            columns = torch.arange(24, device=device) != 3
+            assert error(o[..., columns], want[..., columns]) <= bound
+            assert not o[0, 0, affected, 3].isfinite().any()
+            if value != value or device == "cpu":
+                assert error(o[0, 0, affected, 3], torch.full_like(o[0, 0, affected, 3], value)) == 0
+        elif value != value:
+            assert o[0, 0, affected].isnan().all()
+            assert lse[0, affected].isnan().all()
 
 
 @pytest.mark.parametrize("size", [1e4, 1e8, 1e15])
@@ -107,7 +113,7 @@ def test_huge_scores(size, sign, device):
     clear = (top.values[..., 0] - top.values[..., 1]) * size > 200  # the winner takes all
     winner = v[0, 0][top.indices[0, 0, :, 0]]
     assert clear.sum() > 30 or size == 1e4
-    assert torch.equal(o[0, 0][clear[0, 0]], winner[clear[0, 0]])
+    assert error(o[0, 0][clear[0, 0]], winner[clear[0, 0]]) <= 1e-6
     assert o.isfinite().all()
 
 
@@ -140,6 +146,7 @@ def test_misaligned_slices_of_one_tensor(device):
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("portable")
 def test_a_stride_of_more_than_2_to_the_31():
     memory = torch.empty(5 << 30, dtype=torch.float16, device="cuda")
     k = torch.as_strided(memory, (1, 1, 3, 16), (0, 0, (1 << 31) + 64, 1))
@@ -176,12 +183,14 @@ def test_torch_compile_sees_one_graph(backend):
         return (o * v).sum() + lse.sum()
 
     compiled = torch.compile(loss, backend=backend, fullgraph=True)
-    want, got = loss(*inputs), compiled(*inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # inductor advises on TF32, and warns of torch's own deprecations
+        want, got = loss(*inputs), compiled(*inputs)
+        gradients = zip(torch.autograd.grad(got, inputs), torch.autograd.grad(want, inputs), strict=True)
+        with torch.no_grad():
+            assert error(compiled(*inputs), want) <= 1e-4
     assert error(got, want) <= 1e-4
-    gradients = zip(torch.autograd.grad(got, inputs), torch.autograd.grad(want, inputs), strict=True)
     assert all(error(x, y) <= 1e-4 for x, y in gradients)
-    with torch.no_grad():
-        assert error(compiled(*inputs), want) <= 1e-4
 
 
 def test_the_operator_keeps_torchs_rules(device):
