@@ -115,6 +115,23 @@ def test_the_note_stands_beside_what_writes_the_value(panel, size):
         assert rect.top() >= 0 and rect.bottom() < panel.text.viewport().height()
 
 
+def test_of_a_step_in_several_places_the_first_that_writes_is_shown(panel):
+    hopper = kernel_source("hopper")
+    panel.resize(900, 220)
+    for step in ("accumulate", "scores", "row_max", "store"):
+        view = SourceView(
+            source=hopper, step=step, lines=hopper.step_lines[step], note="x = 1", quantity=SENTENCES[step][0]
+        )
+        panel.show_frame(Frame(problem=OPENING.problem, run=RunView(), source=view))
+        assert panel.text.note_at is not None
+        row = panel.text.note_at[0]
+        rect = panel.text.row_rect(row)
+        assert rect.top() >= 0 and rect.bottom() < panel.text.viewport().height(), step
+        first = next(at for at in panel.text.marked if panel.text.rows[at].line == hopper.step_lines[step][0])
+        assert row - first <= len(panel.text.marked), step
+    assert panel.text.rows[panel.text.note_at[0]].text.strip().startswith("lse = ")
+
+
 def test_it_does_not_scroll_while_the_lines_are_in_sight(panel, qtbot):
     panel.resize(900, 600)
     panel.show_frame(frame_of("scores"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import ClassVar, Final
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
@@ -148,22 +149,29 @@ class SourceText(QAbstractScrollArea):
 
     def _place_note(self, note: str) -> tuple[int, int] | None:
         """The row and column for the note: beside what writes the values, else on the blank row below, else beside
-        the first marked row with room."""
+        another row of the step.
+        """
         if not note or not self.marked:
             return None
-        below = self.marked[-1] + 1
-        blank = (below,) if below < len(self.rows) and not self.rows[below].text.strip() else ()
-        room = self.rows_in_sight
-        shown = self.marked[-room:]  # more than that is scrolled to its end
-        blank = blank if len(self.marked) < room else ()
+        run, room = self._run(self.marked), self.rows_in_sight
+        shown = run[-room:]  # more than that is scrolled to its end
+        below = run[-1] + 1
+        has_blank = len(run) < room and below < len(self.rows) and not self.rows[below].text.strip()
         writing = [row for row in self._writing_rows() if row in shown]
         after = [row for row in shown if writing and row > writing[0] and self._names(row)]
-        for row in (*writing, *blank, *after, *shown):
+        for row in (*writing, *((below,) if has_blank else ()), *after, *shown):
             column = max(NOTE_COLUMN, len(self.rows[row].text) + NOTE_GAP)
             column = max(min(column, self.columns - len(note) - 1), len(self.rows[row].text) + NOTE_GAP)
             if column + len(note) + 1 <= self.columns:
                 return row, column
         return None
+
+    def _run(self, rows: tuple[int, ...]) -> tuple[int, ...]:
+        """Of the places where a kernel does a step, the first that writes its values; of a pipelined one, the loop."""
+        cuts = [0, *(n for n in range(1, len(rows)) if rows[n] != rows[n - 1] + 1), len(rows)]
+        runs = [rows[start:end] for start, end in pairwise(cuts)]
+        writing = set(self._writing_rows())
+        return next((run for run in runs if writing.intersection(run)), runs[0])
 
     def _names(self, row: int) -> bool:
         """Whether the row's text names the step's quantity."""
@@ -174,7 +182,7 @@ class SourceText(QAbstractScrollArea):
         """The marked rows on which the step writes its quantity; of several ways to do so the usual, last one first."""
         assert self.view is not None
         name = {"m": "m_new", "lse": "lse_ptr"}.get(self.view.quantity, self.view.quantity)
-        writes = re.compile(rf"\s*{name} = " if name != "lse_ptr" else rf".*\b{name}\b")
+        writes = re.compile(rf"\s*{name} = " if name != "lse_ptr" else r"\s*lse = |.*\blse_ptr\b")
         return [at for at in reversed(self.marked) if self.rows[at].first and writes.match(self.rows[at].text)]
 
     def _note_rows(self) -> tuple[int, ...]:
@@ -188,6 +196,7 @@ class SourceText(QAbstractScrollArea):
     def _bring_into_sight(self, rows: tuple[int, ...]) -> None:
         if not rows:
             return
+        rows = self._run(rows)
         bar, room, count = self.verticalScrollBar(), self.rows_in_sight, rows[-1] - rows[0] + 1
         if count > room:  # its end, where the values are written, matters more than its beginning
             bar.setValue(rows[-1] - room + 1)
