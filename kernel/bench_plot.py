@@ -20,13 +20,16 @@ WIDTH, HEIGHT, LEFT, TOP, GAP, LEGEND = 300, 210, 46, 58, 54, 26
 
 
 def svg(result: dict[str, Any]) -> str:
-    """A picture of the cells that have times; 3 panels a row."""
+    """A picture of the cells that have times; a row for each direction and mask."""
     cells = [cell for cell in result["cells"] if cell["tflops"]]
     panels = list(dict.fromkeys((c["direction"], c["head_dim"], c["causal"]) for c in cells))
-    panels.sort(key=lambda panel: (panel[0] == "backward", panel[2], panel[1]))
+    rows = [
+        sorted(panel for panel in panels if panel[::2] == row)
+        for row in (("forward", False), ("forward", True), ("backward", False), ("backward", True))
+    ]
+    rows = [row for row in rows if row]
     names = [name for name in COLOURS if any(c["name"] == name for c in cells)]
-    rows = -(-len(panels) // 3)
-    width, height = 3 * (WIDTH + LEFT) + 20, TOP + LEGEND + rows * (HEIGHT + GAP)
+    width, height = 3 * (WIDTH + LEFT) + 20, TOP + LEGEND + len(rows) * (HEIGHT + GAP)
     machine = result["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items() if k in ("torch", "triton", "cudnn"))
     parts = [
@@ -46,11 +49,11 @@ def svg(result: dict[str, Any]) -> str:
         parts.append(f'<rect x="{x:.0f}" y="{TOP - 3}" width="16" height="4" fill="{COLOURS[name]}"/>')
         parts.append(f'<text x="{x + 21:.0f}" y="{TOP + 4}">{escape(name)}</text>')
         x += 40 + 6.6 * len(name)
-    for i, panel in enumerate(panels):
-        own = [c for c in cells if (c["direction"], c["head_dim"], c["causal"]) == panel]
-        left = LEFT + (i % 3) * (WIDTH + LEFT)
-        top = TOP + LEGEND + i // 3 * (HEIGHT + GAP) + 16
-        parts += _panel(panel, own, names, left, top)
+    for i, row in enumerate(rows):
+        for j, panel in enumerate(row):
+            own = [c for c in cells if (c["direction"], c["head_dim"], c["causal"]) == panel]
+            left, top = LEFT + j * (WIDTH + LEFT), TOP + LEGEND + i * (HEIGHT + GAP) + 16
+            parts += _panel(panel, own, names, left, top)
     return "\n".join([*parts, "</svg>", ""])
 
 
