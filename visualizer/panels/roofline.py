@@ -55,7 +55,7 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
     ]
     if words:
         sheet.text(QRect(area.left(), area.top(), area.width(), line), words[0], small, theme.muted)
-    left = metrics.horizontalAdvance("1000") + px(8)
+    left = metrics.horizontalAdvance("1,000") + px(8)
     rect = QRectF(area.left() + left, area.top() + line + px(4), area.width() - left, area.height() - 2 * line - px(8))
     axes = _axes(rect, view, device, dtype)
     _grid(sheet, axes, theme, line)
@@ -124,16 +124,16 @@ def _grid(sheet: Sheet, axes: Axes, theme: Theme, line: int) -> None:
         y = axes.y(value)
         sheet.line([QPointF(rect.left(), y), QPointF(rect.right(), y)], theme.grid)
         where = QRect(round(rect.left()) - px(54), round(y) - line // 2, px(48), line)
-        sheet.text(where, f"{value:g}", code, theme.muted, RIGHT)
+        sheet.text(where, f"{value:,g}", code, theme.muted, RIGHT)
     unit = "FLOP per byte"
     unit_width = QFontMetrics(theme.ui_font(11)).horizontalAdvance(unit) + px(4)
     for value in _tens(axes.low[0], axes.high[0]):
         x = axes.x(value)
         sheet.line([QPointF(x, rect.top()), QPointF(x, rect.bottom())], theme.grid)
-        width = metrics.horizontalAdvance(f"{value:g}")
+        width = metrics.horizontalAdvance(f"{value:,g}")
         if x + width / 2 < rect.right() - unit_width:
             where = QRect(round(x - width / 2), round(rect.bottom()) + px(2), width + 1, line)
-            sheet.text(where, f"{value:g}", code, theme.muted, CENTER)
+            sheet.text(where, f"{value:,g}", code, theme.muted, CENTER)
     where = QRect(round(rect.right()) - unit_width, round(rect.bottom()) + px(2), unit_width, line)
     sheet.text(where, unit, theme.ui_font(11), theme.muted, RIGHT)
 
