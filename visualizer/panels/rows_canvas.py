@@ -144,6 +144,9 @@ class RowsCanvas(FocusRing):
         if text:
             painter.setFont(self._words)
             painter.setPen(QColor(self.theme.muted))
+            place = QFontMetrics(self._words).boundingRect(text).toRectF()
+            place.moveCenter(axes.rect.center())
+            painter.fillRect(place.adjusted(-self.theme.px(4), 0, self.theme.px(4), 0), QColor(self.theme.panel))
             painter.drawText(axes.rect, Qt.AlignmentFlag.AlignCenter, text)
         if quantity == "alpha" and self.view.alpha_tile < 0:
             return
