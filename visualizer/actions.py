@@ -146,10 +146,47 @@ def _view() -> list[Action]:
     return actions
 
 
+def _take_away() -> list[Action]:
+    """Pictures of the window and of each panel that is seen, films, and numbers."""
+
+    def seen(name: str) -> Test:
+        return lambda w: name == "window" or w.panels[name].isVisible()
+
+    actions = []
+    for name, title in (("window", "The window"), *PANELS.items()):
+        actions += [
+            Action(
+                f"file.copy.{name}", f"Copy picture: {title}", lambda w, name=name: w.take_away.copy(name),
+                ("Ctrl+Shift+C",) if name == "window" else (), "&File/Copy picture", tip=f"{title}, to the clipboard",
+                enabled=seen(name),
+            ),
+            Action(
+                f"file.picture.{name}", f"Save picture: {title}…", lambda w, name=name: w.take_away.ask_picture(name),
+                (), "&File/Save picture", tip=f"{title}, as PNG or SVG", enabled=seen(name),
+            ),
+        ]  # fmt: skip
+    return [
+        *actions,
+        Action(
+            "file.film", "Export film…", lambda w: w.take_away.show_film(), (), "&File", 1,
+            "A range of steps as GIF or MP4", _has_steps,
+        ),
+        Action(
+            "file.values", "Export values of the step…", lambda w: w.take_away.ask_values("values"), (), "&File", 1,
+            "m, α, l, s, p, acc and L as NPZ or CSV", _has_steps,
+        ),
+        Action(
+            "file.lse", "Export L of every row…", lambda w: w.take_away.ask_values("lse"), (), "&File", 1,
+            "Mirror, kernel and exact, as NPZ or CSV", _has_steps,
+        ),
+    ]  # fmt: skip
+
+
 ACTIONS: Final = (
     Action("file.open", "Open…", lambda w: w.files.ask_open(), ("Ctrl+O",), "&File", 0, "A session, or tensors"),
     Action("file.save", "Save", lambda w: w.files.save(), ("Ctrl+S",), "&File", 1),
     Action("file.save_as", "Save as…", lambda w: w.files.ask_save(), ("Ctrl+Shift+S",), "&File", 1),
+    *_take_away(),
     Action("file.quit", "Quit", lambda w: w.close(), ("Ctrl+Q",), "&File", 3),
     Action(
         "edit.undo", "Undo", lambda w: w.controller.undo(), ("Ctrl+Z",), "&Edit", 0,

@@ -45,8 +45,10 @@ def save(what: str, frame: Frame, tape: Tape, state: State, out: Path) -> None:
 
 
 def arrays(frame: Frame, tape: Tape, state: State) -> dict[str, Any]:
-    """Everything by name. On the chip: q (R, D), k and v (C, D), s and p (R, C), acc or o (R, D), m, m_new, alpha, l
-    (R,), lse (R,) once stored; row and key: which rows and keys of the head these are. L of the head:
+    """Everything by name.
+
+    On the chip: q (R, D), negated where sm_scale is negative, k and v (C, D), s and p (R, C), acc or o (R, D), m,
+    m_new, alpha, l (R,), lse (R,) once stored; row and key: which rows and keys of the head these are. L of the head:
     lse_mirror (seqlen_q,), lse_exact at the rows lse_exact_rows, lse_kernel after a run; all in base 2.
     """
     assert frame.chip is not None and frame.lse is not None and frame.transport is not None

@@ -56,12 +56,12 @@ class Files(QObject):
         return True
 
     def ask_open(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self._window, "Open", self._folder(), OPEN_FILTER)
+        name, _ = QFileDialog.getOpenFileName(self._window, "Open", str(self.folder()), OPEN_FILTER)
         if name:
             self.open(Path(name))
 
     def ask_save(self) -> bool:
-        start = self._controller.session or Path(self._folder()) / f"session{SUFFIX}"
+        start = self._controller.session or self.folder() / f"session{SUFFIX}"
         name, _ = QFileDialog.getSaveFileName(self._window, "Save the session", str(start), SAVE_FILTER)
         if not name:
             return False
@@ -95,9 +95,10 @@ class Files(QObject):
             return
         self._kept = state
 
-    def _folder(self) -> str:
+    def folder(self) -> Path:
+        """Where a file dialog begins: beside what was opened or saved last."""
         recent = self._settings.recent
-        return str(recent[0].parent) if recent else str(Path.home())
+        return recent[0].parent if recent else Path.home()
 
 
 def dropped_paths(data: QMimeData) -> list[Path]:

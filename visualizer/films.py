@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,29 +58,43 @@ def _gif(path: Path, fps: float) -> Iterator[Add]:
 def _mp4(path: Path, fps: float) -> Iterator[Add]:
     """H.264 for every player: 4:2:0, even sides."""
     try:
-        from imageio_ffmpeg import write_frames
+        from imageio_ffmpeg import get_ffmpeg_exe
     except ImportError as error:
         raise ExportError(NO_VIDEO) from error
-    stream: Any = None
+    process: subprocess.Popen[bytes] | None = None
 
     def add(data: bytes, width: int, height: int) -> None:
-        nonlocal stream
-        if stream is None:
-            stream = write_frames(
-                str(path), (width, height), pix_fmt_in="bgr0", codec="libx264", macro_block_size=1,
-                fps=fps,  # pyright: ignore[reportArgumentType] - it takes fractions, too
-                ffmpeg_log_level="error",
-                output_params=["-crf", str(CRF), "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-f", "mp4",
-                               "-movflags", "+faststart"],
+        nonlocal process
+        if process is None:
+            process = subprocess.Popen(
+                [get_ffmpeg_exe(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "bgr0",
+                 "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-", "-an", "-c:v", "libx264", "-crf", str(CRF),
+                 "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart",
+                 "-f", "mp4", str(path)],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             )  # fmt: skip
-            stream.send(None)
+        assert process.stdin is not None
         try:
-            stream.send(data)
-        except OSError as error:
-            raise ExportError(f"The film cannot be written ({error}).") from error
+            process.stdin.write(data)
+        except BrokenPipeError as error:
+            raise ExportError(f"The film cannot be written ({_last_words(process)}).") from error
 
     try:
         yield add
+        if process is not None:
+            words = _last_words(process)
+            if process.returncode:
+                raise ExportError(f"The film cannot be written ({words}).")
     finally:
-        if stream is not None:
-            stream.close()
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(OSError, ValueError):
+                process.communicate()
+
+
+def _last_words(process: subprocess.Popen[bytes]) -> str:
+    """What ffmpeg said at its end."""
+    with contextlib.suppress(BrokenPipeError):
+        errors = process.communicate()[1]
+        return errors.decode("utf-8", "replace").strip().splitlines()[-1] if errors.strip() else "ffmpeg ended"
+    return "ffmpeg ended"

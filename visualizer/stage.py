@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtGui import QColor, QImage
-from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QGraphicsView, QWidget
 
 from visualizer import theme
 from visualizer.frame import RunView
@@ -56,7 +56,7 @@ class Stage:
 
     def svg(self, state: State) -> bytes:
         """The picture at `state` as SVG."""
-        return svg(self._show(state), QColor(self._look.window))
+        return svg(self._show(state), QColor(self._look.window), self._size)
 
     def close(self) -> None:
         """Ends the widgets."""
@@ -80,7 +80,8 @@ class Stage:
             self._app.processEvents()
             widget.resize(*self._size)  # a window knows how small it can be only once it is laid out
         for area in widget.findChildren(QAbstractScrollArea):
-            area.verticalScrollBar().setValue(0)  # so that what was shown before does not count
+            if not isinstance(area, QGraphicsView):
+                area.verticalScrollBar().setValue(0)  # so that what was shown before does not count
         if isinstance(widget, Panel) and frame is not None:
             widget.show_frame(frame)
         else:

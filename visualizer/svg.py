@@ -34,9 +34,9 @@ FINE: Final = 2  # pixels of an embedded picture for each of the drawing's, wher
 PLAIN: Final = (Qt.BrushStyle.NoBrush, Qt.BrushStyle.SolidPattern)
 
 
-def svg(widget: QWidget, ground: QColor) -> bytes:
-    """A widget that is shown, on `ground`."""
-    width, height = widget.width(), widget.height()
+def svg(widget: QWidget, ground: QColor, size: tuple[int, int] | None = None) -> bytes:
+    """A widget that is shown, on `ground`; `size` cuts it, or leaves room."""
+    width, height = size or (widget.width(), widget.height())
     device = Device(width, height)
     painter = QPainter(device)
     widget.render(painter, QPoint(0, 0))

@@ -36,6 +36,7 @@ from visualizer.panels.transport import TransportPanel
 from visualizer.player import Player
 from visualizer.settings import Settings
 from visualizer.state import State
+from visualizer.takeaway import TakeAway
 
 FIRST_SIZE: Final = (1440, 900)
 
@@ -56,6 +57,7 @@ class Window(QMainWindow):
         self._build()
         self.player = Player(controller, self.transport, settings, self)
         self.playback = self.player.playback
+        self.take_away = TakeAway(self)
         self.menus = Menus(self)
         self._guard = KeyGuard(self)
         self._guard.watch(self)
@@ -277,6 +279,7 @@ class Window(QMainWindow):
         self.playback.pause()
         self.controller.stop_filling()
         self.motion.stop()
+        self.take_away.end()
         self.files.keep()
         self._keep_window()
         super().closeEvent(event)
