@@ -12,7 +12,7 @@ from typing import IO, Final
 import ml_dtypes
 import numpy as np
 
-from kernel.plain_file import is_there, open_plain, shown_name
+from kernel.plain_file import is_there, open_plain, shown_name, shown_path
 from kernel.problem import Problem, ProblemError, shown
 
 NUMPY_DTYPES: Final = {
@@ -132,7 +132,7 @@ def _open_tensors(path: Path) -> Tensors:
     if suffix not in (".npz", ".safetensors"):
         raise ProblemError("inputs", f"{name} is neither .npz nor .safetensors; save q, k and v in one of these.")
     if not is_there(path):
-        raise ProblemError("inputs", f"There is no file {path}; choose one that holds q, k and v.")
+        raise ProblemError("inputs", f"There is no file {shown_path(path)}; choose one that holds q, k and v.")
     try:
         open_plain(path).close()
     except OSError as error:

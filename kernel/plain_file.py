@@ -9,11 +9,17 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
 NOT_PLAIN: Final = "it is no ordinary file"
+FOLDER: Final = "it is a folder"
+NO_NAME: Final = "no file can have this name"
+PART_NAME: Final = 40
 NAME_SHOWN: Final = 60
+PATH_SHOWN: Final = 160
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -22,10 +28,10 @@ def open_plain(path: Path) -> BinaryIO:
         # not even opening may wait, as it would for a FIFO
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except ValueError as error:  # a NUL, or what the file system's encoding lacks
-        raise OSError(errno.EINVAL, "no file can have this name") from error
+        raise OSError(errno.EINVAL, NO_NAME) from error
     try:
         if stat.S_ISDIR(mode := os.fstat(handle).st_mode):
-            raise OSError(errno.EISDIR, "it is a folder")
+            raise OSError(errno.EISDIR, FOLDER)
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, NOT_PLAIN)
         return os.fdopen(handle, "rb")
@@ -42,29 +48,49 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all, keeps its mode, and follows links. Raises OSError."""
+def part_of(path: Path) -> Path:
+    """The file beside `path`, or beside what a link of that name leads to, that is written until it is whole."""
     try:
         target = Path(os.path.realpath(path))
-        there = target.stat() if is_there(target) else None
     except ValueError as error:
-        raise OSError(errno.EINVAL, "no file can have this name") from error
+        raise OSError(errno.EINVAL, NO_NAME) from error
+    return target.with_name(f".{target.name[:PART_NAME]}.part")
+
+
+@contextmanager
+def replacing(path: Path, part: Path | None = None) -> Iterator[Path]:
+    """A file to write that becomes `path` once it is whole, and vanishes where it never is. Raises OSError.
+
+    Links are followed, and a file that was there keeps its mode. `part` is that file where another process has to know
+    its name; by default no two writers have the same.
+    """
+    own = part_of(path)
+    part = part or own.with_suffix(f".{secrets.token_hex(4)}.part")
+    target = Path(os.path.realpath(path))
+    there = target.stat() if is_there(target) else None
     if there is not None and not stat.S_ISREG(there.st_mode):
-        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(there.st_mode) else NOT_PLAIN)
-    part = target.with_name(f".{target.name[:40]}.{secrets.token_hex(4)}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        raise OSError(errno.EINVAL, FOLDER if stat.S_ISDIR(there.st_mode) else NOT_PLAIN)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            if there is not None and hasattr(os, "fchmod"):
-                os.fchmod(file.fileno(), stat.S_IMODE(there.st_mode))
+        yield part
+        if there is not None:
+            part.chmod(stat.S_IMODE(there.st_mode))
         os.replace(part, target)
-    except BaseException:
+    finally:
         part.unlink(missing_ok=True)
-        raise
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all, as `replacing` does. Raises OSError."""
+    with replacing(path) as part, part.open("xb") as file:
+        file.write(data)
 
 
 def shown_name(path: Path) -> str:
     """The file's name, short enough for a sentence."""
     name = path.name or str(path)
     return name if len(name) <= NAME_SHOWN else f"{name[: NAME_SHOWN - 9]}…{name[-8:]}"
+
+
+def shown_path(path: Path) -> str:
+    """The whole path where it is short enough for a sentence, else the file's name."""
+    return str(path) if len(str(path)) <= PATH_SHOWN else shown_name(path)

@@ -28,6 +28,7 @@ DTYPES: Final = {
     for name in ("bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 }
 Message = dict[str, Any]
+SHOWN: Final = 32
 _HEADER: Final = struct.Struct("<4sI")
 _ARRAY: Final = struct.Struct("<15sB")
 _SHAPE: Final = struct.Struct("<q")
@@ -109,7 +110,7 @@ class Decoder:
 def _size(start: bytes, limit: int) -> int | None:
     """The length that the header at `start` announces; None while the header is incomplete."""
     if start[: len(MAGIC)] != MAGIC[: len(start)]:
-        text = start.decode("ascii", "replace").replace("\ufffd", "?")
+        text = start[:SHOWN].decode("ascii", "replace").replace("\ufffd", "?")
         raise ProtocolError(f"Bytes that are no message arrived, beginning {text!r}; does the command print something?")
     if len(start) < _HEADER.size:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from kernel.problem import Problem
 from kernel.tiling import Tiling
 
 T = TypeVar("T")
+MAX_WORDS: Final = 500
+MAX_VERSIONS: Final = 20
+MAX_TIMES: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +127,9 @@ class RunResult:
         """The result in a worker's message. Raises ValueError when it is none, or does not fit `problem`."""
         values = dict(message) if isinstance(message, dict) else {}
         times = values.get("times")
-        values["times"] = tuple(_typed(Timing, t, "result") for t in (times if isinstance(times, list) else ()))
+        values["times"] = tuple(
+            _typed(Timing, t, "result") for t in (times[:MAX_TIMES] if isinstance(times, list) else ())
+        )
         if values.get("compiled") is not None:
             values["compiled"] = _typed(Compiled, values["compiled"], "result")
         result = _typed(cls, values, "result")
@@ -153,8 +158,24 @@ def _typed(cls: type[T], message: Any, what: str) -> T:
             value = float(value)
         if not isinstance(value, plain) or (isinstance(value, bool) and bool not in plain):
             raise ValueError(f"The worker's {what} cannot be read ({name} is {type(value).__name__}).")
-        values[name] = value
+        values[name] = _tame(value)
     return cls(**values)
+
+
+def words(value: object) -> str:
+    """A text that came from elsewhere, as one line that can be shown."""
+    text = value if isinstance(value, str) else repr(value)
+    if len(text) > MAX_WORDS:
+        text = text[: MAX_WORDS - 1] + "…"
+    return text if text.isprintable() else " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _tame(value: Any) -> Any:
+    if isinstance(value, str):
+        return words(value)
+    if isinstance(value, dict):
+        return {words(name): words(inner) for name, inner in list(value.items())[:MAX_VERSIONS]}
+    return value
 
 
 def _hints(cls: type) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kernel.plain_file import is_there, shown_path
 from kernel.problem import ProblemError
 from visualizer import picture_commands
 from visualizer.options import UsageError, add_problem_options, names_problem, size, state_of, whole
@@ -110,7 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status. Bad input is one sentence on stderr and 2."""
     given = list(sys.argv[1:] if argv is None else argv)
     known = parser()
-    args = known.parse_args(_with_command(given))
+    args, unknown = known.parse_known_args(_with_command(given))
+    if unknown:
+        named = f"flashscope {args.command}" if args.command else "flashscope"
+        what = ", ".join(repr(word[:60]) for word in unknown[:3])
+        print(f"{named}: There is no option or argument {what}; {named} --help lists what there is.", file=sys.stderr)
+        return 2
     if args.version:
         print(f"flashscope {version()}")
         return 0
@@ -156,8 +162,8 @@ def _add_worker(one: argparse.ArgumentParser) -> None:
 def _open(args: argparse.Namespace) -> int:
     if args.file is not None and names_problem(args):
         raise UsageError("Give a file or the problem's options, not both.")
-    if args.file is not None and not args.file.exists():
-        raise UsageError(f"There is no file {str(args.file)!r}{_guess(args.file.name)}")
+    if args.file is not None and not is_there(args.file):
+        raise UsageError(f"There is no file {shown_path(args.file)!r}{_guess(args.file.name)}")
     state = state_of(args) if names_problem(args) else None
     from visualizer import display
 
@@ -257,7 +263,7 @@ def _no_qt(command: str, error: ImportError) -> int:
 
 def _bench(args: argparse.Namespace) -> int:
     for path in (args.json, getattr(args, "svg", None)):
-        if path is not None and not path.parent.is_dir():
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise UsageError(f"{path} cannot be written; choose a folder that exists.")
     return _bench_kernel(args) if args.what == "kernel" else _bench_ui(args)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Final
 from PIL import Image, ImageChops, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 from pixelmatch.contrib.PIL import pixelmatch
+
+from kernel.plain_file import replacing
 
 RED: Final = (214, 39, 40)
 FADED: Final = 0.75
@@ -132,13 +133,11 @@ def loaded(picture: Image.Image | Path) -> Image.Image:
 
 def save(image: Image.Image, path: Path, notes: PngInfo | None = None) -> None:
     """Writes a small PNG, whole or not at all; its folders are made. Raises DiffError."""
-    part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        image.save(part, "PNG", optimize=True, pnginfo=notes)
-        os.replace(part, path)
+        with replacing(path) as part:
+            image.save(part, "PNG", optimize=True, pnginfo=notes)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise DiffError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 

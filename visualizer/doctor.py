@@ -26,6 +26,8 @@ PACKAGES: Final = (
     "torch",
     "triton",
 )
+WORKER_SECONDS: Final = 60.0
+QT_SECONDS: Final = 60
 # in a process of its own: where Qt lacks a library it may end the process
 QT: Final = """
 from visualizer.render import application
@@ -53,7 +55,7 @@ def findings(command: str | None) -> dict[str, Any]:
     qt, fonts, qt_problem = _qt()
     window = qt_problem or display.complaint()
     try:
-        hello = call_hello(command)
+        hello = call_hello(command, WORKER_SECONDS)
         worker: dict[str, Any] = {
             "backend": hello.backend,
             "device": hello.device,
@@ -118,7 +120,11 @@ def _version(package: str) -> str | None:
 
 def _qt() -> tuple[str | None, str, str | None]:
     """Qt's version, the state of the fonts, and why Qt does not work, if so."""
-    done = subprocess.run([sys.executable, "-c", QT], capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-P", "-c", QT]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=QT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, "not tried", f"Qt cannot be started ({type(error).__name__}: no answer in {QT_SECONDS} s)."
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         why = lines[-1] if lines else f"it ended with status {done.returncode}"

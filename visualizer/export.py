@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kernel.plain_file import part_of, replacing, shown_path
 from kernel.tiling import Tiling
 from visualizer.state import State
 
@@ -26,22 +26,14 @@ class ExportError(ValueError):
     """What cannot be exported; one sentence."""
 
 
-def part_of(out: Path) -> Path:
-    """The file that is written while `out` is not whole yet."""
-    return out.with_name(f".{out.name}.part")
-
-
 @contextmanager
 def whole(out: Path) -> Iterator[Path]:
-    """A file to write that becomes `out` once it is whole, and vanishes where it never is."""
-    part = part_of(out)
+    """A file to write that becomes `out` once it is whole, and vanishes where it never is. Raises ExportError."""
     try:
-        yield part
-        os.replace(part, out)
+        with replacing(out, part_of(out)) as part:
+            yield part
     except OSError as error:
-        raise ExportError(f"{out} cannot be written: {error.strerror or error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
+        raise ExportError(f"{shown_path(out)} cannot be written: {error.strerror or error}.") from error
 
 
 def frames(state: State, first: int, last: int, every: int) -> list[State]:

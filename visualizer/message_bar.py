@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QTimer
+import re
+
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QWidget
 
 from visualizer.theme import Theme
 
 SECONDS = 20
+LONGEST = 600
+LONG_WORD = re.compile(r"(\S{40})")  # may be broken there
 
 
 class MessageBar(QFrame):
@@ -20,8 +24,10 @@ class MessageBar(QFrame):
         self.setAccessibleName("Message")
         self.label = QLabel()
         self.label.setObjectName("problem")
+        self.label.setTextFormat(Qt.TextFormat.PlainText)  # a file's name may look like HTML
         self.label.setWordWrap(True)
-        self.label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        # Ignored: not even a path without blanks makes the window wider
+        self.label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.button = QToolButton()
         self.button.setText("✕")
         self.button.setAccessibleName("Close the message")
@@ -30,6 +36,7 @@ class MessageBar(QFrame):
         self._layout = QHBoxLayout(self)
         self._layout.addWidget(self.label, 1)
         self._layout.addWidget(self.button)
+        self._sentence = ""
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.hide)
@@ -42,7 +49,9 @@ class MessageBar(QFrame):
 
     def say(self, sentence: str) -> None:
         """Shows the sentence, and tells screen readers."""
-        self.label.setText(sentence)
+        self._sentence = sentence
+        shown = sentence if len(sentence) <= LONGEST else sentence[: LONGEST - 1] + "…"
+        self.label.setText(LONG_WORD.sub("\\1\u200b", shown))
         self.setAccessibleDescription(sentence)
         self.show()
         self._timer.start(SECONDS * 1000)
@@ -51,4 +60,4 @@ class MessageBar(QFrame):
     @property
     def sentence(self) -> str:
         """What stands there now; empty when hidden."""
-        return "" if self.isHidden() else self.label.text()
+        return "" if self.isHidden() else self._sentence

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kernel.plain_file import shown_path, write_whole
 from visualizer.frame import RunView
 from visualizer.state import State
 from visualizer.steady import enter
@@ -105,11 +105,16 @@ def render_all(
 
 def write(image: QImage, out: Path) -> None:
     """The PNG file, whole or not at all. Raises RenderError."""
-    part = out.with_name(f".{out.name}.part")
-    if not image.save(str(part), "PNG"):  # pyright: ignore[reportArgumentType, reportCallIssue]
-        part.unlink(missing_ok=True)
-        raise RenderError(f"{out} cannot be written; choose a folder that exists and can be written to.")
-    os.replace(part, out)
+    from PySide6.QtCore import QBuffer, QIODevice
+
+    encoded = QBuffer()
+    encoded.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(encoded, "PNG")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    try:
+        write_whole(out, bytes(encoded.data().data()))
+    except OSError as error:
+        why = f"choose a folder that exists and can be written to ({error.strerror or error})"
+        raise RenderError(f"{shown_path(out)} cannot be written; {why}.") from error
 
 
 def picture(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kernel.plain_file import open_plain, shown_name, write_whole
+from kernel.plain_file import open_plain, shown_name, shown_path, write_whole
 from kernel.problem import FIELDS, Problem, ProblemError, shown
 
 FORMAT: Final = 1
@@ -100,7 +100,7 @@ def save(state: State, path: Path) -> None:
     try:
         write_whole(path, to_json(state).encode("utf-8"))
     except OSError as error:
-        raise StateError(f"{path.parent / shown_name(path)} cannot be written: {error.strerror or error}.") from error
+        raise StateError(f"{shown_path(path)} cannot be written: {error.strerror or error}.") from error
 
 
 def _known(data: dict[str, Any], names: tuple[str, ...] | list[str], what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shlex
 import signal
@@ -19,10 +20,12 @@ import kernel
 from kernel import protocol
 from kernel.inputs import Inputs
 from kernel.problem import Problem
-from kernel.results import Hello, RunResult
+from kernel.results import Hello, RunResult, words
 
 TAIL_BYTES: Final = 4096
 PART_BYTES: Final = 4 << 20
+KINDS: Final = ("hello", "progress", "result", "error")
+HELLO_SECONDS: Final = 120.0
 OnProgress = Callable[[str, float | None], None]
 
 
@@ -78,6 +81,28 @@ def read_hello(message: protocol.Message) -> Hello:
     return Hello.from_message(message.get("hello", {}))
 
 
+def kind_of(message: protocol.Message) -> str:
+    """ "hello", "progress", "result" or "error". Raises WorkerError where the other side is no worker (`cat`, say)."""
+    kind = message.get("type")
+    if kind not in KINDS:
+        raise WorkerError("The worker command answers, but not as a worker does; name one that runs flashscope worker.")
+    return kind
+
+
+def progress_in(message: protocol.Message) -> tuple[str, float | None]:
+    """The stage, and how far it has come, 0 to 1, where that is known."""
+    fraction = message.get("fraction")
+    if not isinstance(fraction, float) or not math.isfinite(fraction):
+        fraction = None
+    return words(message.get("stage")), None if fraction is None else min(1.0, max(0.0, fraction))
+
+
+def complaint_in(message: protocol.Message) -> str:
+    """What an error message says."""
+    text = message.get("message")
+    return words(text) if isinstance(text, str) and text.strip() else "The worker failed, and does not say why."
+
+
 def ended(status: int | None, tail: bytes) -> str:
     """Why a worker is gone, in one sentence; a negative status is the signal that killed it."""
     if status is None:
@@ -116,12 +141,11 @@ def call_worker(
             call.send(frame)
         while True:
             message = call.receive()
-            kind = message.get("type")
+            kind = kind_of(message)
             if kind == "progress" and on_progress is not None:
-                fraction = message.get("fraction")
-                on_progress(str(message.get("stage")), fraction if isinstance(fraction, float) else None)
+                on_progress(*progress_in(message))
             elif kind == "error":
-                raise WorkerError(str(message.get("message")))
+                raise WorkerError(complaint_in(message))
             elif kind == "result":
                 try:
                     return RunResult.from_message(message.get("result", {}), problem)
@@ -129,15 +153,16 @@ def call_worker(
                     raise WorkerError(str(error)) from error
 
 
-def call_hello(command: str | None = None) -> Hello:
-    """What a worker says of itself; waits for it. Raises WorkerError."""
-    with _Call(command) as call:
+def call_hello(command: str | None = None, seconds: float = HELLO_SECONDS) -> Hello:
+    """What a worker says of itself; waits for it, but not for ever. Raises WorkerError."""
+    with _Call(command, seconds) as call:
         call.send(protocol.encode({"op": "hello"}))
         while True:
             message = call.receive()
-            if message.get("type") == "error":
-                raise WorkerError(str(message.get("message")))
-            if message.get("type") == "hello":
+            kind = kind_of(message)
+            if kind == "error":
+                raise WorkerError(complaint_in(message))
+            if kind == "hello":
                 try:
                     return read_hello(message)
                 except ValueError as error:
@@ -145,9 +170,10 @@ def call_hello(command: str | None = None) -> Hello:
 
 
 class _Call:
-    """A worker process, from its start to its end."""
+    """A worker process, from its start to its end; one that says nothing for `seconds` at its start is given up."""
 
-    def __init__(self, command: str | None) -> None:
+    def __init__(self, command: str | None, seconds: float = HELLO_SECONDS) -> None:
+        self._seconds = seconds
         self._command = command_line(command)
         self._environment = environment(command)
         self._tail = bytearray()
@@ -161,9 +187,18 @@ class _Call:
         self._messages = protocol.messages(cast(BufferedReader, self._process.stdout))
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+        self._is_late = False
+        self._patience = threading.Timer(self._seconds, self._give_up)
+        self._patience.daemon = True
+        self._patience.start()
         return self
 
+    def _give_up(self) -> None:
+        self._is_late = True
+        self._process.kill()
+
     def __exit__(self, *_: object) -> None:
+        self._patience.cancel()
         self._process.kill()
         self._process.wait()
         self._listener.join(1)
@@ -190,9 +225,12 @@ class _Call:
             message = next(self._messages, None)
         except protocol.ProtocolError as error:
             raise WorkerError(str(error)) from error
+        self._patience.cancel()
         if message is None:
             self._process.wait()
             self._listener.join(1)
+            if self._is_late:
+                raise WorkerError(f"The worker did not answer in {self._seconds:g} s; check the command.")
             raise WorkerError(ended(self._process.returncode, bytes(self._tail)))
         return message
 

@@ -16,14 +16,18 @@ from visualizer.worker_call import (
     WorkerError,
     cannot_start,
     command_line,
+    complaint_in,
     ended,
     environment,
+    kind_of,
+    progress_in,
     read_hello,
     run_messages,
 )
 
 WRITE_AHEAD: Final = 1 << 20
 CLOSE_MS: Final = 2000
+PROGRESS_MS: Final = 40
 
 
 class WorkerClient(QObject):
@@ -46,6 +50,11 @@ class WorkerClient(QObject):
         self._link: _Link | None = None
         self._number = 0
         self._problem: Problem | None = None
+        self._newest: tuple[str, float | None] | None = None
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(PROGRESS_MS)
+        self._pause.timeout.connect(self._tell_progress)
         self.hello: Hello | None = None
 
     @property
@@ -74,6 +83,7 @@ class WorkerClient(QObject):
         """
         self.cancel()
         self._number += 1
+        self._newest = None
         self._problem = problem
         self.start()
         if self._link is not None:
@@ -99,28 +109,36 @@ class WorkerClient(QObject):
             self._link = None
 
     def _take(self, message: protocol.Message) -> None:
-        kind, number = message.get("type"), message.get("number")
+        number = message.get("number")
         try:
+            kind = kind_of(message)
             if kind == "hello":
                 self.hello = read_hello(message)
                 self.ready.emit(self.hello)
             elif self._problem is None or number != self._number:
                 pass  # of a run that nobody waits for
             elif kind == "progress":
-                fraction = message.get("fraction")
-                stage = str(message.get("stage"))
-                self.progress.emit(self._number, stage, fraction if isinstance(fraction, float) else None)
+                self._newest = progress_in(message)
+                if not self._pause.isActive():
+                    self._tell_progress()
             elif kind == "result":
                 result = RunResult.from_message(message.get("result", {}), self._problem)
                 self._problem = None
                 self.finished.emit(self._number, result)
             elif kind == "error" and message.get("fatal"):
-                self._lost(str(message.get("message")))
+                self._lost(complaint_in(message))
             elif kind == "error":
                 self._problem = None
-                self.failed.emit(self._number, str(message.get("message")))
-        except ValueError as error:
+                self.failed.emit(self._number, complaint_in(message))
+        except (ValueError, WorkerError) as error:
             self._lost(str(error))
+
+    def _tell_progress(self) -> None:
+        """The newest progress, and no other for a moment: a flood of it must not keep the window from its work."""
+        if self._newest is not None and self.busy:
+            newest, self._newest = self._newest, None
+            self._pause.start()
+            self.progress.emit(self._number, *newest)
 
     def _lost(self, sentence: str) -> None:
         """The worker is of no use any more."""

@@ -130,7 +130,13 @@ def test_check_without_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
         (["check", "--preset", "none such"], "There is no preset 'none such'; choose 'Original test'"),
         (["check", "--session", "/nowhere/x"], "cannot be opened: No such file or directory"),
         (["check", "--inputs", "/nowhere/x.npz"], "There is no file /nowhere/x.npz"),
-        (["check", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["check", "--nonsense"], "flashscope check: There is no option or argument '--nonsense'"),
+        (["check", "4", "--json", "x" * 5000], "There is no option or argument '4', 'xxx"),
+        (["check", "--session", "/dev/zero"], "zero cannot be opened: it is no ordinary file"),
+        (["check", "--session", "a" * 5000], "cannot be opened: File name too long"),
+        (["check", "--inputs", "a" * 3000 + ".npz"], "There is no file aaa"),
+        (["check", "--dtype", "float" * 1000], "choose float16, bfloat16 or float32"),
+        (["a" * 5000], "There is no file 'aaa"),
         (["check", "--worker", "'unclosed"], "cannot be split into words"),
         (["render", "tiles"], "the following arguments are required: --out"),
         (["render", "--out", "x.png"], "Name one panel, or give --all."),
@@ -142,6 +148,10 @@ def test_check_without_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
         (["render", "tiles", "--out", "x.png", "--size", "900x99999"], "each side may be from 64 to 8192"),
         (["render", "tiles", "--out", "x.png", "--scale", "7"], "--scale"),
         (["render", "tiles", "--out", "/nowhere/x.png"], "/nowhere/x.png cannot be written"),
+        (["render", "tiles", "--out", "/dev/null"], "/dev/null cannot be written; "),
+        (["render", "tiles", "--out", "/tmp"], "(it is a folder)"),
+        (["render", "tiles", "--out", "a" * 300 + ".png"], "(File name too long)"),
+        (["bench", "ui", "--json", "/tmp"], "/tmp cannot be written"),
         (["bench", "nothing"], "invalid choice: 'nothing'"),
         (["bench", "kernel", "--svg", "/nowhere/b.svg"], "/nowhere/b.svg cannot be written"),
         (["bench", "ui", "--seqlen", "-7"], "seqlen_q is -7"),
@@ -154,6 +164,7 @@ def test_check_without_a_worker(capfd: pytest.CaptureFixture[str]) -> None:
 def test_bad_input_is_one_sentence(args: list[str], words: str) -> None:
     done = flashscope(*args)
     assert words in one_sentence(done)
+    assert len(done.stderr) < 400
     assert done.returncode == (1 if "unclosed" in args[-1] else 2)
 
 

@@ -191,6 +191,11 @@ def test_killed_from_outside_while_idle(qtbot: QtBot, make_client: Callable[...,
         ("send(dict(type='result', number=1, result={})); time.sleep(60)", "result cannot be read"),
         ("send(dict(type='hello', protocol=99)); time.sleep(60)", "version 99 of the protocol"),
         ("send(dict(type='error', number=1, message='Gone wrong.', fatal=True)); time.sleep(60)", "Gone wrong."),
+        ("send(dict(type='error', number=1, message='x\\n' * 10**5, fatal=False)); time.sleep(60)", "x x x"),
+        ("send(dict(type='error', number=1, fatal=True)); time.sleep(60)", "failed, and does not say why"),
+        ("send(dict(op='run', number=1)); time.sleep(60)", "not as a worker does"),
+        ("send(dict(type=[1], number=1)); time.sleep(60)", "not as a worker does"),
+        ("sys.stdout.buffer.write(bytes(10**6)); sys.stdout.flush(); time.sleep(60)", "Bytes that are no message"),
     ],
 )
 def test_misbehaving_workers(
@@ -206,9 +211,33 @@ def test_misbehaving_workers(
     assert blocker.args[0] == number
     assert sentence in blocker.args[1]
     assert "\n" not in blocker.args[1]
+    assert len(blocker.args[1]) <= 500
     assert not client.busy
     assert len(heard.of("failed")) == 1
     assert not heard.of("died")
+
+
+def test_a_flood_of_progress_is_told_now_and_then(
+    qtbot: QtBot, make_client: Callable[..., WorkerClient], fake: Callable
+) -> None:
+    body = """
+messages = protocol.messages(sys.stdin.buffer)
+next(messages), next(messages)
+for i in range(3000):
+    send(dict(type="progress", number=1, stage="a\\n" * 2000, fraction=float("nan") if i % 2 else 1e308))
+time.sleep(0.3)
+send(dict(type="error", number=1, message="Enough.", fatal=False))
+time.sleep(60)
+"""
+    client = make_client(fake(body))
+    heard = Heard(client)
+    with qtbot.waitSignal(client.failed, timeout=20_000):
+        client.run(SMALL)
+    told = heard.of("progress")
+    assert 1 < len(told) < 1000
+    assert told[-1][2] is None
+    assert {fraction for _, _, fraction in told} <= {None, 1.0}
+    assert all(len(stage) <= 500 and "\n" not in stage for _, stage, _ in told)
 
 
 @pytest.mark.parametrize("command", ["/nowhere/flashscope worker", "'unclosed", "  "])
@@ -275,6 +304,19 @@ def test_the_waiting_call_tells_why(fake: Callable) -> None:
         with pytest.raises(WorkerError) as error:
             call_worker(SMALL, command)
         assert str(error.value).startswith(sentence)
+    with pytest.raises(WorkerError, match="answers, but not as a worker does"):
+        call_worker(SMALL, "cat")
+    with pytest.raises(WorkerError, match=r"did not answer in 0\.2 s"):
+        call_hello("sleep 60", 0.2)
+
+
+def test_texts_and_lists_of_a_worker_are_cut() -> None:
+    hello = {"backend": "interpreter", "device": "d\n" * 10**5, "reason": "\x1b[2J", "seconds": 0}
+    found = Hello.from_message(hello | {"versions": {f"v{i}": [i] * 1000 for i in range(1000)}})
+    assert found.device.startswith("d d d ")
+    assert max(map(len, (found.device, *found.versions.values()))) <= 500
+    assert found.reason == "[2J"
+    assert 0 < len(found.versions) < 100
 
 
 def _alive(pid: int) -> bool:
