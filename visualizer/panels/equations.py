@@ -150,7 +150,7 @@ class Equations(QWidget):
         return blocks if sum(map(len, blocks)) <= room else []
 
     def _newest(self, width: int, room: int) -> list[list[Written]]:
-        """The newest equations that fit; notes go first, then the heading."""
+        """The newest equations that fit, in the order of the places; notes go first, then the heading."""
         blocks = [self._broken(e, width) for e in self._equations]
         if sum(map(len, blocks)) + 1 > room:
             blocks = [[line for line in block if not line[3]] for block in blocks]
@@ -161,7 +161,7 @@ class Equations(QWidget):
                 break
             chosen.insert(0, block)
             left -= len(block)
-        return chosen
+        return sorted(chosen, key=lambda block: list(PLACES).index(block[0][2]) if block[0][2] in PLACES else 0)
 
     def _advance(self, text: str) -> float:
         """Width of a text in the code font, all of whose characters are as wide as each other."""
