@@ -234,5 +234,14 @@ def test_a_stable_run_says_nothing_of_when_and_where(qapp: QApplication) -> None
     assert pictures[4:6] == pictures[6:8]
 
 
+def test_render_of_a_run_twice_is_the_same(tmp_path: Path) -> None:
+    """As `flashscope render run --run --stable` does it, each time with a kernel run of its own."""
+    command = [sys.executable, "-m", "visualizer.cli", "render", "run", "--run", "--stable", "--preset", "toy", "--out"]
+    for name in ("a.png", "b.png"):
+        done = subprocess.run([*command, str(tmp_path / name)], cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
 def raw(image: QImage) -> bytes:
     return bytes(image.constBits())
