@@ -20,8 +20,9 @@ from typing import Any, Final
 import torch
 
 from kernel import hopper_tiles
-from kernel.hopper_kernel import FIRST_BARRIER, attention_forward
+from kernel.hopper_kernel import attention_forward
 from kernel.hopper_launch import BARRIERS, Described, Plans, barriers_free, descriptor, strides
+from kernel.hopper_parts import FIRST_BARRIER
 from kernel.hopper_tiles import Config, config, first_key, is_even, padded, schedule
 
 MAX_LENGTH: Final = 1 << 24

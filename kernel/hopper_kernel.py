@@ -41,120 +41,25 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from kernel.hopper_parts import (
+    acquire,
+    first_tile,
+    hold,
+    keep,
+    lane_sums,
+    log2,
+    release,
+    rescale_lazily,
+    unpack,
+)
+from kernel.hopper_repair import note_broken, repair_all
 from kernel.hopper_tiles import LAZY_GROWTH
 
 # Triton 3.8 renamed the two copies, 3.9 dropped the old names.
 tma_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 tma_store = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
-FIRST_BARRIER = 8  # hardware barrier ids from here to 15 are ours; hopper.py checks that the compiler left them free
-_thread_barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # 3.6 and 3.7 call it thread_barrier
-_FIRST_BARRIER = gl.constexpr(FIRST_BARRIER)
 _LAZY_GROWTH = gl.constexpr(LAZY_GROWTH)
-
-
-@gluon.jit
-def _log2(x):
-    # exact enough for l >= 1 and a third of the instructions of gl.log2, once a row
-    return gl.inline_asm_elementwise("lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1)
-
-
-# ---- hand-overs: "this k or v slot is empty", from the consumers to the producer
-
-
-@gluon.jit
-def _arrive(barrier, CONSUMERS: gl.constexpr):
-    threads = gl.to_tensor(32 + 128 * CONSUMERS)
-    gl.inline_asm_elementwise(
-        "bar.arrive $1, $2; mov.u32 $0, 0;", "=r,r,r", [barrier, threads], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
-def _await(barrier, CONSUMERS: gl.constexpr):
-    threads = gl.to_tensor(32 + 128 * CONSUMERS)
-    gl.inline_asm_elementwise(
-        "bar.sync $1, $2; mov.u32 $0, 0;", "=r,r,r", [barrier, threads], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
-def _release(empty, i, V: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, NAMED: gl.constexpr):
-    # A hardware barrier lets every warp arrive on its own; an mbarrier costs a barrier of the four warps first.
-    if NAMED:
-        _arrive(_FIRST_BARRIER + V * STAGES + i % STAGES, CONSUMERS)
-    else:
-        mbarrier.arrive(empty.index(i % STAGES), count=1)
-
-
-@gluon.jit
-def _acquire(empty, i, V: gl.constexpr, STAGES: gl.constexpr, CONSUMERS: gl.constexpr, NAMED: gl.constexpr):
-    if NAMED:
-        if i >= STAGES:
-            _await(_FIRST_BARRIER + V * STAGES + i % STAGES, CONSUMERS)
-    else:
-        mbarrier.wait(empty.index(i % STAGES), ((i // STAGES) & 1) ^ 1)
-
-
-# ---- where a query tile lies
-
-
-@gluon.jit
-def _tiles(end, left, BN: gl.constexpr):
-    # key tiles from `left` (<= 0) up to key `end`; a row that sees no key still gets one, wholly masked
-    return gl.maximum(gl.cdiv(end - left, BN), 1)
-
-
-@gluon.jit
-def _unpack(entry, sizes, BLOCK_M: gl.constexpr, BN: gl.constexpr, CAUSAL: gl.constexpr):
-    # entry: batch << 42 | head << 24 | first row. n is the first key of the rightmost tile.
-    group, heads, seqlen_q, seqlen_k, left = sizes
-    batch = (entry >> 42).to(gl.int32)
-    head = (entry >> 24).to(gl.int32) & 0x3FFFF
-    row = entry.to(gl.int32) & 0xFFFFFF
-    end = seqlen_k
-    if CAUSAL:
-        end = gl.minimum(seqlen_k, row + BLOCK_M + seqlen_k - seqlen_q)
-    return batch, head, row, left + (_tiles(end, left, BN) - 1) * BN
-
-
-@gluon.jit
-def _first_tile(row, sizes, BM: gl.constexpr, BN: gl.constexpr):
-    # first key of the rightmost tile that rows [row, row + BM) see, causal
-    group, heads, seqlen_q, seqlen_k, left = sizes
-    return left + (_tiles(gl.minimum(seqlen_k, row + BM + seqlen_k - seqlen_q), left, BN) - 1) * BN
-
-
-# ---- the softmax
-
-
-@gluon.jit
-def _keep(s, low, high, LOW: gl.constexpr, HIGH: gl.constexpr):
-    # -inf outside columns [low, high[row]). A thread owns columns 8 i + 2 lane + j: comparing the compile-time 8 i + j
-    # with high - 2 lane costs one comparison and one select a score, and no registers.
-    BM: gl.constexpr = s.type.shape[0]
-    BN: gl.constexpr = s.type.shape[1]
-    t = s.reshape([BM, BN // 8, 4, 2])
-    L: gl.constexpr = t.type.layout
-    i = gl.arange(0, BN // 8, gl.SliceLayout(0, gl.SliceLayout(2, gl.SliceLayout(3, L))))
-    lane = gl.arange(0, 4, gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, L))))
-    j = gl.arange(0, 2, gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(2, L))))
-    i = gl.expand_dims(gl.expand_dims(gl.expand_dims(i, 0), 2), 3)
-    lane = gl.expand_dims(gl.expand_dims(gl.expand_dims(lane, 0), 1), 3)
-    j = gl.expand_dims(gl.expand_dims(gl.expand_dims(j, 0), 1), 2)
-    if HIGH:
-        high = gl.convert_layout(high, gl.SliceLayout(1, gl.SliceLayout(2, gl.SliceLayout(3, L))))
-        high = gl.expand_dims(gl.expand_dims(gl.expand_dims(high, 1), 2), 3)
-        t = gl.where(i * 8 + j < high - lane * 2, t, float("-inf"))
-    if LOW:
-        t = gl.where(i * 8 + j >= low - lane * 2, t, float("-inf"))
-    return gl.convert_layout(t.reshape([BM, BN]), s.type.layout, assert_trivial=True)
-
-
-@gluon.jit
-def _lane_sums(p):
-    # row sums of what each thread owns, (BM, 4); the four lanes of a row are added once, after the loop
-    return gl.sum(gl.sum(p.reshape([p.type.shape[0], p.type.shape[1] // 8, 4, 2]), 3), 1)
 
 
 @gluon.jit
@@ -168,7 +73,7 @@ def _softmax(
         high = gl.full([s.type.shape[0]], seqlen_k - n, gl.int32, rows.type.layout)
         if CAUSAL:
             high = gl.minimum(high, rows + (seqlen_k - seqlen_q + 1 - n))
-        s = _keep(s, -n, high, LOW, HIGH)
+        s = keep(s, -n, high, LOW, HIGH)
     # row_max: lazy, m stays while it would grow by less than 2^8, so p <= 2^8 and acc keeps its scale
     m_new = gl.maximum(m, gl.max(s, 1) * qk_scale)
     if LAZY:
@@ -181,135 +86,8 @@ def _softmax(
     # alpha: (BM,)
     alpha = gl.exp2(m - m_ref)
     # denominator: (BM, 4), a part per lane
-    l = l * gl.convert_layout(alpha, gl.SliceLayout(1, l.type.layout))[:, None] + _lane_sums(p)
+    l = l * gl.convert_layout(alpha, gl.SliceLayout(1, l.type.layout))[:, None] + lane_sums(p)
     return p, alpha, m_new, l
-
-
-@gluon.jit
-def _hold(alpha):
-    # Returns alpha. It never exceeds 1, which the assembler cannot know: the store, which never happens, keeps it from
-    # moving the wait for the accumulate up into the row max, where nothing would overlap it.
-    return gl.inline_asm_elementwise(
-        "{.reg .pred p; .reg .b32 a; mov.b32 a, 0; setp.gt.f32 p, $1, 0f40000000; "
-        "@p st.shared.f32 [a], $1; mov.b32 $0, $1;}",
-        "=f,f",
-        [alpha],
-        dtype=gl.float32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-def _rescale_asm(n):
-    # A thread's registers belong to two rows, alternating in pairs, so elements 0 and 2 tell of both. Nothing promises
-    # that order: hopper.py's self test moves the max of one of the two rows at a time.
-    muls = " ".join(f"mul.f32 ${e}, ${e}, ${2 * n + e};" for e in range(n))
-    return gl.constexpr(
-        f"{{.reg .pred p, q; setp.neu.f32 p, ${2 * n}, 0f3F800000; setp.neu.f32 q, ${2 * n + 2}, 0f3F800000; "
-        f"or.pred p, p, q; vote.sync.any.pred p, p, 0xffffffff; @!p bra SAME; {muls} SAME: }}"
-    )
-
-
-def _rescale_operands(n):
-    return gl.constexpr(",".join(["=f"] * n + [str(e) for e in range(n)] + ["f"] * n))
-
-
-_RESCALE_32, _OPERANDS_32 = _rescale_asm(32), _rescale_operands(32)
-_RESCALE_64, _OPERANDS_64 = _rescale_asm(64), _rescale_operands(64)
-
-
-@gluon.jit
-def _rescale_lazily(acc, alpha):
-    # acc * alpha, skipped by a warp none of whose rows moved its max
-    D: gl.constexpr = acc.type.shape[1]
-    alpha = gl.convert_layout(alpha, gl.SliceLayout(1, acc.type.layout))[:, None]
-    acc, alpha = gl.broadcast(acc, alpha)
-    if D < 64:
-        acc = acc * alpha
-    elif D == 64:
-        acc = gl.inline_asm_elementwise(
-            _RESCALE_32, _OPERANDS_32, [acc, alpha], dtype=gl.float32, is_pure=True, pack=32
-        )
-    else:
-        acc = gl.inline_asm_elementwise(
-            _RESCALE_64, _OPERANDS_64, [acc, alpha], dtype=gl.float32, is_pure=True, pack=64
-        )
-    return acc
-
-
-# ---- a NaN or an infinity in v must reach only the rows that see its key, but 0·NaN is NaN
-
-
-@gluon.jit
-def _note_broken(acc, BROKEN):
-    # one store, of a program's flag, if anything in o is not finite
-    bad = _lane_sums(acc * 0.0)
-    where = gl.zeros_like(bad).to(gl.int32)
-    gl.store(BROKEN + where, where.to(gl.float32) + 1.0, mask=bad != 0.0)
-
-
-@gluon.jit
-def _repair(descs, pointers, LSE, batch, head, row, first, sizes, qk_scale, BM: gl.constexpr, BN: gl.constexpr):
-    # o of these rows again, one key and four rows at a time, if a key of their first tile that some of them do not see
-    # has a NaN or an infinity in v, and it is not NaN by right. Slow and rare.
-    desc_q, desc_k, desc_v, desc_o = descs
-    Q, K, V, O = pointers
-    group, heads, seqlen_q, seqlen_k, left = sizes
-    D: gl.constexpr = desc_k.block_type.shape[3]
-    PER_LANE: gl.constexpr = D // 32 if D > 32 else 1
-    layout: gl.constexpr = gl.BlockedLayout([1, PER_LANE], [1, 32], [4, 1], [1, 0])
-    columns = gl.arange(0, D, gl.SliceLayout(0, layout))
-    wide = columns < desc_q.shape[3]
-    Q += batch * desc_q.strides[0] + head * desc_q.strides[1]
-    K += batch * desc_k.strides[0] + (head // group) * desc_k.strides[1]
-    V += batch * desc_v.strides[0] + (head // group) * desc_v.strides[1]
-    O += batch * desc_o.strides[0] + head * desc_o.strides[1]
-    LSE += (batch * heads + head).to(gl.int64) * seqlen_q
-    for r in range(0, BM, 4):
-        rows = row + r + gl.arange(0, 4, gl.SliceLayout(1, layout))
-        last = gl.where(rows < seqlen_q, rows + (seqlen_k - seqlen_q), -1)[:, None]
-        leaked = gl.zeros([4, D], gl.float32, layout)
-        own = gl.zeros([4, D], gl.float32, layout)
-        for key in range(gl.maximum(first, 0), gl.minimum(first + BN, seqlen_k)):
-            v = gl.load(V + key * desc_v.strides[2] + columns, mask=wide, other=0.0).to(gl.float32)[None, :]
-            own += gl.where(key <= last, v * 0.0, 0.0)
-            leaked += gl.where(key <= last, 0.0, v * 0.0)
-        wrong = ((leaked != leaked) & (own == own) & (last >= 0)).to(gl.int32)
-        if gl.max(gl.max(wrong, 1), 0) != 0:
-            inside = (rows < seqlen_q)[:, None] & wide[None, :]
-            q = gl.load(Q + rows[:, None] * desc_q.strides[2] + columns[None, :], mask=inside, other=0.0)
-            lse = gl.load(LSE + rows, mask=rows < seqlen_q, other=0.0)
-            o = gl.zeros([4, D], gl.float32, layout)
-            for key in range(gl.minimum(row + r + 4 + seqlen_k - seqlen_q, seqlen_k)):
-                k = gl.load(K + key * desc_k.strides[2] + columns, mask=wide, other=0.0).to(gl.float32)
-                v = gl.load(V + key * desc_v.strides[2] + columns, mask=wide, other=0.0).to(gl.float32)
-                p = gl.exp2(gl.sum(q.to(gl.float32) * k[None, :], 1) * qk_scale - lse)
-                o += gl.where(key <= last, p[:, None] * v[None, :], 0.0)
-            at = O + rows[:, None] * desc_o.strides[2] + columns[None, :]
-            gl.store(at, o.to(O.dtype.element_ty), mask=inside)
-
-
-@gluon.jit
-def _repair_all(descs, pointers, LSE, table, sizes, qk_scale, CONSUMERS: gl.constexpr):
-    desc_q, desc_k, desc_v, desc_o = descs
-    group, heads, seqlen_q, seqlen_k, left = sizes
-    BM: gl.constexpr = desc_q.block_type.shape[2]
-    BN: gl.constexpr = desc_k.block_type.shape[2]
-    gl.inline_asm_elementwise(
-        "fence.proxy.async; mov.u32 $0, 0;", "=r,r", [left], dtype=gl.int32, is_pure=False, pack=1
-    )
-    entry = gl.load(table)
-    while entry >= 0:
-        batch, head, row, n = _unpack(entry, sizes, BM * CONSUMERS, BN, True)
-        for _ in range(CONSUMERS):
-            first = _first_tile(row, sizes, BM, BN)
-            _repair(descs, pointers, LSE, batch, head, row, first, sizes, qk_scale, BM, BN)
-            row += BM
-        table += gl.num_programs(0)
-        entry = gl.load(table)
-
-
-# ---- the roles
 
 
 @gluon.jit
@@ -336,10 +114,10 @@ def _producer(
     while entry >= 0:
         table += gl.num_programs(0)
         next_entry = gl.load(table)
-        batch, head, row, n = _unpack(entry, sizes, BM * CONSUMERS, BN, CAUSAL)
+        batch, head, row, n = unpack(entry, sizes, BM * CONSUMERS, BN, CAUSAL)
         kv_head = head // group
         # load_k: the first one goes before q, which may have to wait for its slot
-        _acquire(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
+        acquire(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
         _load(desc_k, batch, kv_head, n, k_full.index(i % STAGES), k_slots.index(i % STAGES))
         # load_q: a part of BM rows for every consumer
         for g in gl.static_range(CONSUMERS):
@@ -351,21 +129,21 @@ def _producer(
         n -= BN
         while n >= left:
             # load_k: one step before its neighbour's v
-            _acquire(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
+            acquire(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
             _load(desc_k, batch, kv_head, n, k_full.index(i % STAGES), k_slots.index(i % STAGES))
             # load_v: behind its k
-            _acquire(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
+            acquire(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
             _load(desc_v, batch, kv_head, n + BN, v_full.index((i - 1) % STAGES), v_slots.index((i - 1) % STAGES))
             i += 1
             n -= BN
-        _acquire(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
+        acquire(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
         _load(desc_v, batch, kv_head, n + BN, v_full.index((i - 1) % STAGES), v_slots.index((i - 1) % STAGES))
         t += 1
         entry = next_entry
     if NAMED:  # leave no hardware barrier half full
         for d in gl.static_range(STAGES):
-            _acquire(k_empty, i + d, 0, STAGES, CONSUMERS, NAMED)
-            _acquire(v_empty, i + d, 1, STAGES, CONSUMERS, NAMED)
+            acquire(k_empty, i + d, 0, STAGES, CONSUMERS, NAMED)
+            acquire(v_empty, i + d, 1, STAGES, CONSUMERS, NAMED)
 
 
 @gluon.jit
@@ -396,15 +174,15 @@ def _step(
     mbarrier.wait(v_full.index(v_at), ((i - 1) // STAGES) & 1)
     acc = warpgroup_mma(p, v_slots.index(v_at).reshape([BN, D]), acc, is_async=True)
     s = warpgroup_mma_wait(1, deps=(s,))
-    _release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
+    release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
     p_new, alpha, m, l = _softmax(s, m, l, qk_scale, rows, n, sizes, False, False, False, LAZY)
     if HOLD:
-        alpha = _hold(alpha)
+        alpha = hold(alpha)
     acc = warpgroup_mma_wait(0, deps=(acc,))
-    _release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
+    release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
     # rescale: acc (BM, D)
     if LAZY:
-        acc = _rescale_lazily(acc, alpha)
+        acc = rescale_lazily(acc, alpha)
     else:
         acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, acc.type.layout))[:, None]
     return acc, gl.convert_layout(p_new.to(v_slots.dtype), p.type.layout), m, l
@@ -428,11 +206,11 @@ def _step_alone(
     mbarrier.wait(v_full.index(v_at), ((i - 1) // STAGES) & 1)
     acc = warpgroup_mma(p, v_slots.index(v_at).reshape([BN, D]), acc, is_async=True)
     acc = warpgroup_mma_wait(0, deps=(acc,))
-    _release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
+    release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
     # scores: of this tile
     mbarrier.wait(k_full.index(k_at), (i // STAGES) & 1)
     s = warpgroup_mma_wait(0, deps=(_scores(q, k_slots.index(k_at), BN, D, s_layout),))
-    _release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
+    release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
     p_new, alpha, m, l = _softmax(s, m, l, qk_scale, rows, n, sizes, True, False, True, LAZY)
     # rescale: acc (BM, D)
     acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, acc.type.layout))[:, None]
@@ -464,19 +242,19 @@ def _consumer(
     while entry >= 0:
         table += gl.num_programs(0)
         next_entry = gl.load(table)
-        batch, head, row, n = _unpack(entry, sizes, BM * CONSUMERS, BN, CAUSAL)
+        batch, head, row, n = unpack(entry, sizes, BM * CONSUMERS, BN, CAUSAL)
         part = (G + t) % CONSUMERS if ROTATE else G
         row += part * BM
         # tiles right of what these rows see (all, where the part has no rows) are handed straight back
         first = n
         if CAUSAL:
-            first = _first_tile(row, sizes, BM, BN)
+            first = first_tile(row, sizes, BM, BN)
         first = gl.where(row < seqlen_q, first, left - BN)
         while n > first:
             mbarrier.wait(k_full.index(i % STAGES), (i // STAGES) & 1)
-            _release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
+            release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
             mbarrier.wait(v_full.index(i % STAGES), (i // STAGES) & 1)
-            _release(v_empty, i, 1, STAGES, CONSUMERS, NAMED)
+            release(v_empty, i, 1, STAGES, CONSUMERS, NAMED)
             i += 1
             n -= BN
         slot = (t % Q_STAGES) * CONSUMERS + G
@@ -493,8 +271,8 @@ def _consumer(
             mbarrier.wait(k_full.index(i % STAGES), (i // STAGES) & 1)
             s = _scores(q, k_slots.index(i % STAGES), BN, D, s_layout)
             s = warpgroup_mma_wait(0, deps=(s,))
-            _release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
-            l = gl.zeros_like(_lane_sums(s))
+            release(k_empty, i, 0, STAGES, CONSUMERS, NAMED)
+            l = gl.zeros_like(lane_sums(s))
             HIGH: gl.constexpr = CAUSAL or not EVEN
             p, alpha, m, l = _softmax(s, m, l, qk_scale, rows, n, sizes, LOW, HIGH, CAUSAL, LAZY)
             p = gl.convert_layout(p.to(v_slots.dtype), p_layout)
@@ -520,10 +298,10 @@ def _consumer(
             total = gl.convert_layout(gl.sum(l, 1), row_layout)
             dead = total == 0.0
             total = gl.where(dead, 1.0, total)
-            lse = gl.where(dead, float("-inf"), m + _log2(total))
+            lse = gl.where(dead, float("-inf"), m + log2(total))
             gl.store(LSE + (batch * heads + head).to(gl.int64) * seqlen_q + rows, lse, mask=rows < seqlen_q)
             acc = warpgroup_mma_wait(0, deps=(acc,))
-            _release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
+            release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
             # normalise: o = acc / l
             acc = acc * gl.convert_layout(1.0 / total, gl.SliceLayout(1, o_layout))[:, None]
             out = acc.to(v_slots.dtype)
@@ -544,7 +322,7 @@ def _consumer(
                 fence_async_shared()
                 tma_store(desc_o, [batch, head, row, 0], q_slots.index(slot))
             if CAUSAL:
-                _note_broken(acc, BROKEN)
+                note_broken(acc, BROKEN)
         elif SPLIT_O:
             mbarrier.arrive(q_empty.index(slot), count=1)
         t += 1
@@ -619,4 +397,4 @@ def attention_forward(
         ], [4, 4, 4, 1], [REGISTERS, REGISTERS, REGISTERS, 24])  # fmt: skip
     if CAUSAL:
         if gl.load(BROKEN) != 0.0:
-            _repair_all(descs, (Q, K, V, O), LSE, table, sizes, qk_scale, CONSUMERS)
+            repair_all(descs, (Q, K, V, O), LSE, table, sizes, qk_scale, CONSUMERS)

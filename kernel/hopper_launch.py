@@ -19,7 +19,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 T = TypeVar("T")
 BARRIERS: Final = 16  # hardware barriers of a program
 _INLINE: Final = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
-_BARRIER: Final = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:sync|arrive|red)[.\w]*\s+([^,;]+)")
+_BARRIER: Final = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:(?:sync|arrive)[.\w]*|red[.\w]*\s+[^,;]+,)\s+([^,;]+)")
 
 
 class Described:
@@ -55,12 +55,23 @@ def descriptor(x: torch.Tensor, rows: int, columns: int) -> Any:
 def compiler_barriers(ptx: str) -> set[int]:
     """The ids of the hardware barriers in code that the compiler wrote; all of them where one cannot be read.
 
-    The kernels' own hand-overs stand in inline assembly and are not counted.
+    The kernels' own hand-overs stand in inline assembly and are not counted. Where branches end in the same code, the
+    id is in a register, which each of them sets to its own.
     """
-    found = [operand.strip() for operand in _BARRIER.findall(_INLINE.sub("", ptx))]
+    code = _INLINE.sub("", ptx)
+    found: set[str] = set()
+    for operand in {operand.strip() for operand in _BARRIER.findall(code)}:
+        found.update([operand] if operand.isdigit() else _set_to(operand, code))
     if not all(operand.isdigit() for operand in found):
         return set(range(BARRIERS))
     return {int(operand) for operand in found}
+
+
+def _set_to(register: str, code: str) -> list[str]:
+    """What every instruction that writes the register sets it to, and "?" where that is no plain number."""
+    writes = re.findall(rf"^\s*(?:@\S+\s+)?(\S+)\s+{re.escape(register)}\s*,\s*([^;]*);", code, re.MULTILINE)
+    values = [value if name.startswith("mov.") else "?" for name, value in writes if not name.startswith("bar")]
+    return values or ["?"]
 
 
 def barriers_free(compiled: Any, first: int) -> bool:

@@ -103,10 +103,14 @@ def test_barriers_of_the_compiler_are_read_out_of_its_code():
         // begin inline asm
         bar.arrive %r7, 288;
         // end inline asm
-        bar.red.popc.u32 %r1, 5, %p1;
+        barrier.cta.red.popc.aligned.u32 %r1, 5, 64, %p1;
     """
-    assert compiler_barriers(ptx.replace("bar.red.popc.u32 %r1, 5, %p1;", "")) == {0, 1, 3}
-    assert compiler_barriers(ptx) == set(range(16))  # what cannot be read may be any
+    assert compiler_barriers(ptx) == {0, 1, 3, 5}
+    shared_end = "mov.b32 \t%r9, 4;\nmov.b32 \t%r9, 2;\nadd.s32 \t%r91, %r9, 1;\nbar.sync \t%r9, 128;\n"
+    assert compiler_barriers(shared_end) == {2, 4}
+    for unreadable in ("add.s32 \t%r9, %r8, 1;\n", "mov.b32 \t%r9, %r8;\n", ""):
+        code = (unreadable and shared_end) + unreadable + "bar.sync \t%r9, 128;\n"
+        assert compiler_barriers(code) == set(range(16))
     assert compiler_barriers("") == set()
 
 

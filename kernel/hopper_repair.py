@@ -1,0 +1,79 @@
+"""A NaN or an infinity in v must reach only the rows that see its key, but 0·NaN is NaN.
+
+Causal only: a row's first tile is the only one with keys that it does not see. While the roles run, a consumer stores a
+flag when some o is not finite. After them, a program whose flag is set walks through its tiles again.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernel.hopper_parts import first_tile, lane_sums, unpack
+
+
+@gluon.jit
+def note_broken(acc, BROKEN):
+    # one store, of a program's flag, if anything in o is not finite
+    bad = lane_sums(acc * 0.0)
+    where = gl.zeros_like(bad).to(gl.int32)
+    gl.store(BROKEN + where, where.to(gl.float32) + 1.0, mask=bad != 0.0)
+
+
+@gluon.jit
+def _repair(descs, pointers, LSE, batch, head, row, first, sizes, qk_scale, BM: gl.constexpr, BN: gl.constexpr):
+    # o of these rows again, one key and four rows at a time, if a key of their first tile that some of them do not see
+    # has a NaN or an infinity in v, and it is not NaN by right. Slow and rare.
+    desc_q, desc_k, desc_v, desc_o = descs
+    Q, K, V, O = pointers
+    group, heads, seqlen_q, seqlen_k, left = sizes
+    D: gl.constexpr = desc_k.block_type.shape[3]
+    PER_LANE: gl.constexpr = D // 32 if D > 32 else 1
+    layout: gl.constexpr = gl.BlockedLayout([1, PER_LANE], [1, 32], [4, 1], [1, 0])
+    columns = gl.arange(0, D, gl.SliceLayout(0, layout))
+    wide = columns < desc_q.shape[3]
+    Q += batch * desc_q.strides[0] + head * desc_q.strides[1]
+    K += batch * desc_k.strides[0] + (head // group) * desc_k.strides[1]
+    V += batch * desc_v.strides[0] + (head // group) * desc_v.strides[1]
+    O += batch * desc_o.strides[0] + head * desc_o.strides[1]
+    LSE += (batch * heads + head).to(gl.int64) * seqlen_q
+    for r in range(0, BM, 4):
+        rows = row + r + gl.arange(0, 4, gl.SliceLayout(1, layout))
+        last = gl.where(rows < seqlen_q, rows + (seqlen_k - seqlen_q), -1)[:, None]
+        leaked = gl.zeros([4, D], gl.float32, layout)
+        own = gl.zeros([4, D], gl.float32, layout)
+        for key in range(gl.maximum(first, 0), gl.minimum(first + BN, seqlen_k)):
+            v = gl.load(V + key * desc_v.strides[2] + columns, mask=wide, other=0.0).to(gl.float32)[None, :]
+            own += gl.where(key <= last, v * 0.0, 0.0)
+            leaked += gl.where(key <= last, 0.0, v * 0.0)
+        wrong = ((leaked != leaked) & (own == own) & (last >= 0)).to(gl.int32)
+        if gl.max(gl.max(wrong, 1), 0) != 0:
+            inside = (rows < seqlen_q)[:, None] & wide[None, :]
+            q = gl.load(Q + rows[:, None] * desc_q.strides[2] + columns[None, :], mask=inside, other=0.0)
+            lse = gl.load(LSE + rows, mask=rows < seqlen_q, other=0.0)
+            o = gl.zeros([4, D], gl.float32, layout)
+            for key in range(gl.minimum(row + r + 4 + seqlen_k - seqlen_q, seqlen_k)):
+                k = gl.load(K + key * desc_k.strides[2] + columns, mask=wide, other=0.0).to(gl.float32)
+                v = gl.load(V + key * desc_v.strides[2] + columns, mask=wide, other=0.0).to(gl.float32)
+                p = gl.exp2(gl.sum(q.to(gl.float32) * k[None, :], 1) * qk_scale - lse)
+                o += gl.where(key <= last, p[:, None] * v[None, :], 0.0)
+            at = O + rows[:, None] * desc_o.strides[2] + columns[None, :]
+            gl.store(at, o.to(O.dtype.element_ty), mask=inside)
+
+
+@gluon.jit
+def repair_all(descs, pointers, LSE, table, sizes, qk_scale, CONSUMERS: gl.constexpr):
+    desc_q, desc_k, desc_v, desc_o = descs
+    group, heads, seqlen_q, seqlen_k, left = sizes
+    BM: gl.constexpr = desc_q.block_type.shape[2]
+    BN: gl.constexpr = desc_k.block_type.shape[2]
+    gl.inline_asm_elementwise(
+        "fence.proxy.async; mov.u32 $0, 0;", "=r,r", [left], dtype=gl.int32, is_pure=False, pack=1
+    )
+    entry = gl.load(table)
+    while entry >= 0:
+        batch, head, row, n = unpack(entry, sizes, BM * CONSUMERS, BN, True)
+        for _ in range(CONSUMERS):
+            first = first_tile(row, sizes, BM, BN)
+            _repair(descs, pointers, LSE, batch, head, row, first, sizes, qk_scale, BM, BN)
+            row += BM
+        table += gl.num_programs(0)
+        entry = gl.load(table)
