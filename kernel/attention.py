@@ -57,7 +57,8 @@ def flash_attn_triton(
     float32 is multiplied in full precision unless allow_tf32. Blocks, warps and stages not given are kernel.configs'.
     backend: "triton" is the portable kernel, "hopper" the one for Hopper GPUs; None takes "hopper" where it applies, is
     faster, and no blocks, warps or stages are given. The gradients go the same way, and are portable where "hopper" has
-    none.
+    none (head_dim other than 64 and 128). Hopper's dq has the same bits in every call only under
+    torch.use_deterministic_algorithms(True), and an inf or NaN may spread in Hopper's gradients within its tile.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
     causal, asked = bool(causal), (block_m or 0, block_n or 0, num_warps or 0, num_stages or 0)
@@ -275,11 +276,12 @@ def backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dq, dk and dv, contiguous, from the gradients of o and lse; two portable calls give the same bits."""
     if backend != "triton" and _is_hopper(q):
-        from kernel import hopper_backward
+        from kernel import hopper, hopper_backward
 
-        found = hopper_backward.backward(do, dlse, q, k, v, o, lse, causal, scale)
-        if found is not None:
-            return found
+        if backend or hopper.pays(q, k, causal):
+            found = hopper_backward.backward(do, dlse, q, k, v, o, lse, causal, scale)
+            if found is not None:
+                return found
     head_dim = q.shape[3]
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     if q.numel() == 0 or k.numel() == 0:
