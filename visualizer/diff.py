@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +11,6 @@ from typing import Final
 from PIL import Image, ImageChops, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 from pixelmatch.contrib.PIL import pixelmatch
-
-from kernel.plain_file import replacing
 
 RED: Final = (214, 39, 40)
 FADED: Final = 0.75
@@ -118,6 +117,8 @@ def compare_paths(before: Path, after: Path, tolerance: float = 0.0) -> Iterator
 
 def read(path: Path) -> Image.Image:
     """The PNG file as RGBA. Raises DiffError."""
+    if path.exists() and not path.is_file():  # a FIFO would be waited for
+        raise DiffError(f"{path} is not a readable PNG file (it is no ordinary file).")
     try:
         with Image.open(path, formats=["PNG"]) as image:
             return image.convert("RGBA")
@@ -132,13 +133,21 @@ def loaded(picture: Image.Image | Path) -> Image.Image:
 
 
 def save(image: Image.Image, path: Path, notes: PngInfo | None = None) -> None:
-    """Writes a small PNG, whole or not at all; its folders are made. Raises DiffError."""
+    """Writes a small PNG, whole or not at all; its folders are made. Raises DiffError.
+
+    Not with kernel.plain_file: this module is loaded in other people's tests, whose kernel.py is another.
+    """
+    part = path.with_name(f".{path.name[:40]}.{os.getpid()}.part")
     try:
+        if path.exists() and not path.is_file():
+            raise DiffError(f"{path} cannot be written: it is no ordinary file.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            image.save(part, "PNG", optimize=True, pnginfo=notes)
+        image.save(part, "PNG", optimize=True, pnginfo=notes)
+        os.replace(part, path)
     except OSError as error:
         raise DiffError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def percent(share: float) -> str:

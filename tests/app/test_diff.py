@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -223,6 +224,7 @@ def test_names_in_the_report_are_text(tmp_path: Path) -> None:
         ("fine.png", "fine.png", ["--tolerance", "nan"], "--tolerance is nan"),
         ("fine.png", "other.png", ["--out", "x.jpg"], "it must end in .png"),
         ("fine.png", "other.png", ["--html", "text.png/r.html"], "cannot be written"),
+        ("fifo.png", "fine.png", [], "fifo.png is not a readable PNG file (it is no ordinary file)."),
         ("bomb.png", "fine.png", [], "bomb.png is not a readable PNG file"),
     ],
 )
@@ -239,6 +241,7 @@ def test_bad_input_is_one_sentence(
     Image.new("RGB", (8, 8)).save("jpeg.png", "JPEG")
     Image.new("1", (20_000, 20_000)).save("bomb.png")
     Path("empty").mkdir()
+    os.mkfifo("fifo.png")
     assert cli.main(["diff", a, b, *more]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
