@@ -19,16 +19,15 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-FORMAT: Final = 1
-KIND: Final = "flashscope kernel benchmark"
-TOKENS: Final = 16384
-WIDTH: Final = 2048
+from kernel.bench_peers import Call, Peers, Shape
+from kernel.bench_report import FORMAT, KIND, table
+
 HEAD_DIMS: Final = (64, 128, 256)
 LENGTHS: Final = (512, 1024, 2048, 4096, 8192, 16384)
 QUICK_LENGTHS: Final = (1024, 4096)
@@ -37,31 +36,6 @@ FLEX_LENGTHS: Final = (4096,)  # FlexAttention compiles for every shape
 ROUNDS: Final = 3
 LSE_BOUND: Final = 1e-3
 Progress = Callable[[float, str], None]
-Call = Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One cell of the grid; direction is "forward" or "backward"."""
-
-    direction: str
-    head_dim: int
-    causal: bool
-    seqlen: int
-
-    @property
-    def batch(self) -> int:
-        return TOKENS // self.seqlen
-
-    @property
-    def heads(self) -> int:
-        return WIDTH // self.head_dim
-
-    @property
-    def flops(self) -> float:
-        """4 B H S S D, halved when causal; 2.5 times that backward."""
-        ahead = 4.0 * self.batch * self.heads * self.seqlen * self.seqlen * self.head_dim
-        return ahead * (2.5 if self.direction == "backward" else 1.0) / (2 if self.causal else 1)
 
 
 @dataclass(slots=True)
@@ -115,7 +89,7 @@ def run(
     start = time.perf_counter()
     machine = describe_machine()
     card = [card_state("before")]
-    peers = _Peers(original, flex)
+    peers = Peers(original, flex)
     cells: list[Cell] = []
     shapes = grid(quick)
     for i, shape in enumerate(shapes):
@@ -139,111 +113,10 @@ def run(
     }
 
 
-# ---- the candidates
-
-
-class _Peers:
-    """Calls by name for a shape's tensors; a text instead of a call says why there is none."""
-
-    def __init__(self, original: Path | None, flex: Sequence[int]) -> None:
-        self._original = _load_original(original) if original else None
-        self._flex = flex
-
-    def forward(self, shape: Shape, q: Any, k: Any, v: Any) -> Iterator[tuple[str, Call | str]]:
-        from kernel.attention import flash_attn_triton
-
-        scale = shape.head_dim**-0.5
-        for name, backend in (("hopper", "hopper"), ("portable", "triton")):
-            yield name, lambda b=backend: flash_attn_triton(q, k, v, shape.causal, scale, return_lse=True, backend=b)
-        for name, call in _sdpa(shape, q, k, v).items():
-            yield name, call
-        timed = shape.seqlen in self._flex
-        yield "FlexAttention", self._flex_attention(shape, q, k, v) if timed else "left out at this seqlen"
-        if self._original is None:
-            yield "original", "needs its file, see --original"
-        elif shape.head_dim > 128:
-            yield "original", "takes head_dim up to 128"
-        else:
-            original: Any = self._original
-            yield "original", lambda: original(q, k, v, shape.causal, scale)
-
-    def backward(self, shape: Shape, q: Any, k: Any, v: Any, do: Any) -> Iterator[tuple[str, Call | str]]:
-        import torch
-
-        from kernel.attention import flash_attn_triton
-
-        def gradients(o: Any, fixed: bool = False) -> Call:
-            def call() -> Any:
-                before = torch.are_deterministic_algorithms_enabled()
-                torch.use_deterministic_algorithms(fixed)
-                try:
-                    return torch.autograd.grad(o, (q, k, v), do, retain_graph=True)
-                finally:
-                    torch.use_deterministic_algorithms(before)
-
-            return call
-
-        scale = shape.head_dim**-0.5
-        for name, backend, fixed in (
-            ("hopper", "hopper", False),
-            ("hopper, fixed order", "hopper", True),
-            ("portable", "triton", False),
-        ):
-            try:
-                yield name, gradients(flash_attn_triton(q, k, v, shape.causal, scale, backend=backend), fixed)
-            except ValueError as error:
-                yield name, str(error)
-        for name, call in _sdpa(shape, q, k, v).items():
-            yield name, gradients(call())
-
-    def _flex_attention(self, shape: Shape, q: Any, k: Any, v: Any) -> Call:
-        import torch
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-        torch.compiler.reset()  # it gives up after a few shapes otherwise
-        compiled = torch.compile(flex_attention, dynamic=False)
-        mask = None
-        if shape.causal:
-            mask = create_block_mask(_causal, None, None, shape.seqlen, shape.seqlen, device=q.device)
-        return lambda: compiled(q, k, v, block_mask=mask)
-
-
-def _causal(batch: Any, head: Any, row: Any, key: Any) -> Any:
-    return row >= key
-
-
-def _sdpa(shape: Shape, q: Any, k: Any, v: Any) -> dict[str, Call]:
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention
-
-    def by(backend: SDPBackend) -> Call:
-        def call() -> Any:
-            with sdpa_kernel(backend):
-                return scaled_dot_product_attention(q, k, v, is_causal=shape.causal)
-
-        return call
-
-    return {"SDPA cuDNN": by(SDPBackend.CUDNN_ATTENTION), "SDPA FlashAttention": by(SDPBackend.FLASH_ATTENTION)}
-
-
-def _load_original(path: Path) -> Call | None:
-    """The original kernel, where this Triton still has block pointers."""
-    import triton.language as tl
-
-    if not hasattr(tl, "make_block_ptr"):
-        return None
-    spec = importlib.util.spec_from_file_location("original_kernel", path)
-    if spec is None or spec.loader is None:
-        raise OSError(f"{path} is no Python file; --original takes one that defines flash_attn_triton.")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.flash_attn_triton
-
-
 # ---- measuring
 
 
-def _measure(shape: Shape, peers: _Peers) -> list[Cell]:
+def _measure(shape: Shape, peers: Peers) -> list[Cell]:
     import torch
 
     torch.manual_seed(shape.seqlen + shape.head_dim)
@@ -412,62 +285,6 @@ def card_state(when: str) -> dict[str, str]:
     except (OSError, subprocess.SubprocessError):
         return {"when": when}
     return {"when": when, **dict(zip(CARD, (part.strip() for part in line.split(",")), strict=False))}
-
-
-# ---- what it says
-
-
-def summary(result: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Geometric mean and least of the time of every peer over that of each of our kernels, over the shapes both did."""
-    found: dict[str, dict[str, float]] = {}
-    for direction in ("forward", "backward"):
-        times: dict[str, dict[tuple, float]] = {}
-        for cell in result["cells"]:
-            if cell["direction"] == direction and cell["ms"]:
-                shape = (cell["head_dim"], cell["causal"], cell["seqlen"])
-                times.setdefault(cell["name"], {})[shape] = cell["ms"]
-        for ours in ("hopper", "hopper, fixed order", "portable"):
-            for name, theirs in times.items():
-                ratios = [ms / times[ours][s] for s, ms in theirs.items() if s in times.get(ours, {})]
-                if ratios and name != ours:
-                    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-                    pair = {"mean": round(mean, 3), "least": round(min(ratios), 3), "shapes": len(ratios)}
-                    found[f"{direction}: {ours} against {name}"] = pair
-    return found
-
-
-def table(result: dict[str, Any]) -> str:
-    """TFLOP/s of every candidate by shape, then the means."""
-    lines = []
-    for direction in ("forward", "backward"):
-        cells = [c for c in result["cells"] if c["direction"] == direction]
-        names = list(dict.fromkeys(c["name"] for c in cells))
-        lines.append(f"{direction}, TFLOP/s".ljust(24) + "".join(name.rjust(max(9, len(name) + 2)) for name in names))
-        for shape in dict.fromkeys((c["head_dim"], c["causal"], c["seqlen"]) for c in cells):
-            by_name = {c["name"]: c for c in cells if (c["head_dim"], c["causal"], c["seqlen"]) == shape}
-            row = f"{shape[0]:>4} {'causal' if shape[1] else 'full':<7}{shape[2]:>7}".ljust(24)
-            for name in names:
-                value = by_name.get(name, {}).get("tflops")
-                row += (f"{value:.0f}" if value else "-").rjust(max(9, len(name) + 2))
-            lines.append(row)
-        lines.append("")
-    for what, pair in summary(result).items():
-        lines.append(f"{what}: {pair['mean']:.3f} in the geometric mean, {pair['least']:.3f} at least")
-    notes = dict.fromkeys(f"{c['name']}: {c['note']}" for c in result["cells"] if c["note"])
-    return "\n".join([*lines, *notes])
-
-
-def read(path: Path) -> dict[str, Any]:
-    """A saved result; raises ValueError, in one sentence, when the file is none."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        raise ValueError(f"{path} is no JSON, so no saved benchmark.") from None
-    if not isinstance(result, dict) or result.get("kind") != KIND:
-        raise ValueError(f'{path} is no saved kernel benchmark: its "kind" is not "{KIND}".')
-    if result.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {result.get('format')!r}, and this FlashScope reads {FORMAT}; update it.")
-    return result
 
 
 def main(argv: list[str] | None = None) -> int:

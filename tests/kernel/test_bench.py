@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import torch
 
-from kernel import bench
+from kernel import bench, bench_report
 from kernel.bench_plot import COLOURS, svg
 
 
@@ -32,7 +32,7 @@ def result():
         cell("SDPA cuDNN", 3.0, "backward"),
     ]
     machine = {"gpu": "A <GPU> & more", "date": "2026-11-30 20:00:00 UTC", "versions": {"torch": "2.11.0"}}
-    return {"kind": bench.KIND, "format": bench.FORMAT, "machine": machine, "cells": cells}
+    return {"kind": bench_report.KIND, "format": bench_report.FORMAT, "machine": machine, "cells": cells}
 
 
 def test_grid():
@@ -85,10 +85,10 @@ def test_a_wrong_result_is_not_timed():
 
 
 def test_summary_and_table(result):
-    found = bench.summary(result)
+    found = bench_report.summary(result)
     assert found["forward: hopper against SDPA cuDNN"] == {"mean": 1.0, "least": 0.5, "shapes": 2}
     assert found["backward: hopper against SDPA cuDNN"] == {"mean": 1.5, "least": 1.5, "shapes": 1}
-    text = bench.table(result)
+    text = bench_report.table(result)
     assert "original: needs its file" in text
     row = next(line for line in text.splitlines() if "full" in line and line.split()[2] == "1024")
     assert row.split() == ["64", "full", "1024", "137", "69", "-"]
@@ -104,14 +104,14 @@ def test_plot_is_well_formed_and_shows_every_candidate(result):
 def test_saved_results_are_read_back_or_refused(result, tmp_path):
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(result))
-    assert bench.read(path) == result
+    assert bench_report.read(path) == result
     for text, why in (("{", "no JSON"), ("[1]", "no saved kernel benchmark"), ('{"kind": "x"}', '"kind" is not')):
         path.write_text(text)
         with pytest.raises(ValueError, match=why):
-            bench.read(path)
+            bench_report.read(path)
     path.write_text(json.dumps(result | {"format": 99}))
     with pytest.raises(ValueError, match="format 99"):
-        bench.read(path)
+        bench_report.read(path)
 
 
 def test_card_state_without_nvidia_smi(monkeypatch, tmp_path):
