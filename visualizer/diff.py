@@ -112,7 +112,7 @@ def compare_paths(before: Path, after: Path, tolerance: float = 0.0) -> Iterator
             raise DiffError(f"There is no file or folder {str(path)!r}.")
         if path.is_dir():
             raise DiffError(f"{path} is a folder and {other} is a file; give two PNG files or two folders.")
-    yield _compare_files(before, after, tolerance, after.name)
+    yield _compare_pair(before, after, tolerance, after.name)
 
 
 def read(path: Path) -> Image.Image:
@@ -164,6 +164,10 @@ def _compare_files(before: Path, after: Path, tolerance: float, name: str) -> Co
     if not before.is_file():
         image = read(after)
         return Comparison(name, None, after, image.width * image.height, image.width * image.height, "only in B")
+    return _compare_pair(before, after, tolerance, name)
+
+
+def _compare_pair(before: Path, after: Path, tolerance: float, name: str) -> Comparison:
     # the files instead of their pixels, which would fill the memory where there are many
     return replace(compare(read(before), read(after), tolerance, name), before=before, after=after)
 
