@@ -68,9 +68,9 @@ def attention_forward(
                 BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, WIDE, PRECISION, PARTIAL=True, CAREFUL=False,
             )  # fmt: skip
 
-    # Two rare things are found here, and the block is done again with care. An inf or NaN in v times p = 0 is NaN, also
-    # in rows that do not see its key. And p is made by a fused multiply-add, whose product is not rounded as m is: with
-    # scores in the millions they no longer cancel.
+    # Rare things are found here, and the block is done again with care. An inf or NaN in v times p = 0 is NaN, also in
+    # rows that do not see its key; so is a full tile whose scores are all -inf. And p comes from a fused multiply-add,
+    # whose product is not rounded as m is: with scores in the millions the two no longer cancel.
     odd = tl.max(tl.where(acc == acc, 0, 1), 1) | tl.where((tl.abs(m) > 4194304.0) & (m > float("-inf")), 1, 0)
     if tl.max(odd) == 1:
         m = tl.full([BLOCK_M], float("-inf"), tl.float32)
@@ -116,7 +116,9 @@ def attend(
     m_new = tl.maximum(m, tl.max(s, 1) * qk_scale)
 
     # alpha: what the new maximum leaves of the old sums; a row that has seen no key yet refers to 0
-    m_ref = tl.where(m_new == float("-inf"), 0.0, m_new)
+    m_ref = m_new
+    if PARTIAL:
+        m_ref = tl.where(m_new == float("-inf"), 0.0, m_new)
     alpha = tl.exp2(m - m_ref)
 
     # exponentiate: p (BLOCK_M, BLOCK_N), at most 1
