@@ -5,29 +5,17 @@ autograd and torch.compile know them. A call that needs neither skips the dispat
 """
 
 import math
-import warnings
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import torch
 from torch.autograd import forward_ad
-from triton.runtime.errors import OutOfResources
 
-from kernel import configs, interpreted
-from kernel.backward import attention_delta, attention_dkdv, attention_dq
-from kernel.configs import BackwardConfig, Config
+from kernel import configs
+from kernel.checks import DTYPES, INTERPRETED, check
 from kernel.forward import attention_forward
-from kernel.problem import LOG2E
+from kernel.launch import constants, exponent_scale, gpu, is_wide, layout, lengths, portable_backward, precision, run
 
-DTYPES: Final = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
-# |sm_scale| * log2(e) as the kernel gets it: positive and finite in float32
-MIN_SCALE: Final = float(np.finfo(np.float32).tiny)
-MAX_SCALE: Final = float(np.finfo(np.float32).max)
-# a tile is at most 256 x 256, so strides below this keep its offsets under 2^31
-WIDE_STRIDE: Final = 1 << 22
 MAX_PLANS: Final = 1024
-INTERPRETED: Final = bool(interpreted.INTERPRETED.value)
 
 
 def flash_attn_triton(
@@ -74,45 +62,6 @@ def flash_attn_triton(
         else:
             o, lse = _launch(plan, q, k, v)
     return (o, lse) if return_lse else o
-
-
-def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | None) -> None:
-    """Raises TypeError or ValueError, in one sentence, when tensors and scale are no attention problem."""
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(x, torch.Tensor):
-            raise TypeError(f"{name} is a {type(x).__name__}; flash_attn_triton takes torch tensors.")
-        if x.dtype not in DTYPES:
-            raise TypeError(f"{name} is {_name(x.dtype)}; flash_attn_triton takes float16, bfloat16 or float32.")
-        if x.dim() != 4:
-            raise ValueError(
-                f"{name} has shape {tuple(x.shape)}; it must have four dimensions, (batch, heads, seqlen, head_dim)."
-            )
-    if not q.dtype == k.dtype == v.dtype:
-        dtypes = f"{_name(q.dtype)}, {_name(k.dtype)} and {_name(v.dtype)}"
-        raise TypeError(f"q, k and v are {dtypes}; convert them to one dtype.")
-    if not q.device == k.device == v.device:
-        raise ValueError(f"q, k and v are on {q.device}, {k.device} and {v.device}; move them to one device.")
-    batch, heads, _, head_dim = q.shape
-    if k.shape != v.shape:
-        raise ValueError(f"k has shape {tuple(k.shape)} and v {tuple(v.shape)}; give them the same shape.")
-    if k.shape[0] != batch or k.shape[3] != head_dim:
-        raise ValueError(
-            f"q has shape {tuple(q.shape)} and k {tuple(k.shape)}; batch (first) and head_dim (last) must be equal."
-        )
-    if not 1 <= head_dim <= 256:
-        raise ValueError(f"head_dim is {head_dim}; it must be from 1 to 256.")
-    kv_heads = k.shape[1]
-    if heads != kv_heads and (kv_heads == 0 or heads % kv_heads):
-        raise ValueError(
-            f"{heads} query heads cannot share {kv_heads} key heads; heads must be a multiple of kv_heads."
-        )
-    if sm_scale is not None and not math.isfinite(sm_scale):
-        raise ValueError(f"sm_scale is {sm_scale}; it must be a finite number, or None for 1/sqrt(head_dim).")
-    if q.device.type != "cuda" and not INTERPRETED:
-        raise ValueError(
-            f"q, k and v are on {q.device}, where the compiled kernel cannot run; move them to a GPU, "
-            "or set TRITON_INTERPRET=1 before Python starts to run it in Triton's interpreter."
-        )
 
 
 def _plain(q: Any, k: Any, v: Any) -> bool:
@@ -183,14 +132,14 @@ def _make_plan(
     backend: str,
 ) -> _Plan:
     batch, heads, seqlen_q, head_dim = q.shape
-    tf32 = _precision(q, allow_tf32) == "tf32"
-    config = configs.forward(_gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, tf32, *asked)
+    tf32 = precision(q, allow_tf32) == "tf32"
+    config = configs.forward(gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, tf32, *asked)
     return _Plan(
         (batch, heads, seqlen_q, head_dim),
         (batch * heads, seqlen_q),
         batch * heads * -(-seqlen_q // config.block_m),
-        (_exponent_scale(scale), *_layout(q, k, v), *_lengths(q, k)),
-        _constants(config, head_dim, causal, scale, _precision(q, allow_tf32), _wide(q, k, v)),
+        (exponent_scale(scale), *layout(q, k, v), *lengths(q, k)),
+        constants(config, head_dim, causal, scale, precision(q, allow_tf32), is_wide(q, k, v)),
         causal,
         scale,
         allow_tf32,
@@ -215,7 +164,7 @@ def _launch(plan: _Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> t
             )
     o = torch.empty(plan.o_shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
-    _run(attention_forward, q.device, plan.programs, (q, k, v, o, lse, *plan.arguments), plan.constants)
+    run(attention_forward, q.device, plan.programs, (q, k, v, o, lse, *plan.arguments), plan.constants)
     return o, lse
 
 
@@ -282,33 +231,7 @@ def backward(
             found = hopper_backward.backward(do, dlse, q, k, v, o, lse, causal, scale)
             if found is not None:
                 return found
-    head_dim = q.shape[3]
-    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
-    if q.numel() == 0 or k.numel() == 0:
-        return dq.zero_(), dk.zero_(), dv.zero_()
-    config = _backward_config(q.device.index, head_dim, q.dtype, causal)
-    delta = torch.empty_like(lse)
-    wide = _wide(q, k, v, do, o)
-    pad = max(16, 1 << (head_dim - 1).bit_length())
-    _run(
-        attention_delta,
-        q.device,
-        lse.shape[0] * -(-lse.shape[1] // config.delta.block_m),
-        (o, do, lse if dlse is None else dlse.contiguous(), delta, *_layout(o, do), q.shape[1], q.shape[2]),
-        {"HEAD_DIM": head_dim, "HEAD_DIM_PAD": pad, "BLOCK_M": config.delta.block_m}
-        | {"HAS_DLSE": dlse is not None, "WIDE": wide, **_options(config.delta)},
-    )
-    inputs = (q, k, v, do, lse, delta)
-    rest = (scale, _exponent_scale(scale), *_layout(q, k, v, do), *_lengths(q, k))
-    for kernel, outputs, heads, length, block, part in (
-        (attention_dkdv, (dk, dv), k.shape[0] * k.shape[1], k.shape[2], config.dkdv.block_n, config.dkdv),
-        (attention_dq, (dq,), lse.shape[0], q.shape[2], config.dq.block_m, config.dq),
-    ):
-        constants = _constants(part, head_dim, causal, scale, _precision(q, allow_tf32), wide)
-        ragged = q.shape[2] % part.block_m != 0 or k.shape[2] % part.block_n != 0
-        programs = heads * -(-length // block)
-        _run(kernel, q.device, programs, (*inputs, *outputs, *rest), constants | {"RAGGED": ragged})
-    return dq, dk, dv
+    return portable_backward(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32)
 
 
 attention = torch.library.custom_op("flashscope::attention", forward, mutates_args=())
@@ -349,7 +272,7 @@ def _backend(backend: str | None, asked: tuple[int, ...]) -> str:
 
 
 def _is_hopper(q: torch.Tensor) -> bool:
-    return not INTERPRETED and _gpu(q.device.index).capability == (9, 0)
+    return not INTERPRETED and gpu(q.device.index).capability == (9, 0)
 
 
 def _hopper_plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, backend: str) -> Any:
@@ -373,83 +296,5 @@ def _is_capturing(q: torch.Tensor) -> bool:
     return q.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def _run(kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any]) -> None:
-    """Launches on the tensors' device and its current stream, whichever device is current."""
-    if not programs:
-        return
-    if INTERPRETED:
-        # NumPy warns where a GPU goes on silently: NaN, infinity, log2(0)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            kernel[(programs,)](*arguments, **constants)
-        return
-    try:
-        if device.index == torch.cuda.current_device():
-            kernel[(programs,)](*arguments, **constants)
-        else:
-            with torch.cuda.device(device):
-                kernel[(programs,)](*arguments, **constants)
-    except OutOfResources as error:
-        raise ValueError(
-            f"The kernel needs {error.required:,} of {error.name}, and {torch.cuda.get_device_name(device)} has "
-            f"{error.limit:,}; ask for smaller blocks or fewer stages."
-        ) from error
-
-
-def _constants(config: Config, head_dim: int, causal: bool, scale: float, precision: str, wide: bool) -> dict[str, Any]:
-    return {
-        "HEAD_DIM": head_dim,
-        "HEAD_DIM_PAD": max(16, 1 << (head_dim - 1).bit_length()),
-        "BLOCK_M": config.block_m,
-        "BLOCK_N": config.block_n,
-        "CAUSAL": causal,
-        "SIGN": (scale > 0) - (scale < 0),
-        "PRECISION": precision,
-        "WIDE": wide,
-        **_options(config),
-    }
-
-
-def _options(config: Config) -> dict[str, int]:
-    return {"num_warps": config.num_warps, "num_stages": config.num_stages}
-
-
 def _scale(q: torch.Tensor, sm_scale: float | None) -> float:
     return 1.0 / math.sqrt(q.shape[3]) if sm_scale is None else float(sm_scale)
-
-
-def _exponent_scale(scale: float) -> float:
-    return min(max(abs(scale) * LOG2E, MIN_SCALE), MAX_SCALE) if scale else 1.0
-
-
-def _precision(q: torch.Tensor, allow_tf32: bool) -> str:
-    return "tf32" if allow_tf32 and q.dtype == torch.float32 else "ieee"
-
-
-def _layout(*tensors: torch.Tensor) -> tuple[int, ...]:
-    return tuple(stride for x in tensors for stride in x.stride())
-
-
-def _wide(*tensors: torch.Tensor) -> bool:
-    return any(max(x.stride()[2:]) >= WIDE_STRIDE for x in tensors)
-
-
-def _lengths(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int, int, int]:
-    """heads, query heads a key head, seqlen_q, seqlen_k."""
-    return q.shape[1], q.shape[1] // max(1, k.shape[1]), q.shape[2], k.shape[2]
-
-
-@lru_cache(maxsize=256)
-def _backward_config(device: int | None, head_dim: int, dtype: torch.dtype, causal: bool) -> BackwardConfig:
-    return configs.backward(_gpu(device), head_dim, DTYPES[dtype], causal)
-
-
-@lru_cache(maxsize=16)
-def _gpu(device: int | None) -> configs.Gpu:
-    if INTERPRETED:
-        return configs.INTERPRETER
-    return configs.Gpu(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

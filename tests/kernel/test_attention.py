@@ -48,7 +48,7 @@ def right(inputs, device, backend=None):
 
 @given(attention_inputs())
 @example(WIDE)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_legal_input(inputs):
     right(inputs, "cpu")
 
@@ -63,7 +63,7 @@ def test_any_legal_input_compiled(inputs, backend):
 
 
 @given(attention_inputs(max_seqlen=50), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_any_blocks(inputs, data):
     q, k, v, _ = make(inputs, "cpu")
     blocks = [data.draw(st.sampled_from([16, 32, 64, 128, 256])) for _ in range(2)]

@@ -27,7 +27,7 @@ def gradients_right(inputs, device, backend=None):
 
 @given(attention_inputs(max_seqlen=60))
 @example(WIDE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_gradients_of_any_legal_input(inputs):
     gradients_right(inputs, "cpu")
 

@@ -81,7 +81,7 @@ def assert_same_bits(p, inputs, whole_runs):
 
 @given(problems(max_seqlen=100, max_head_dim=72), st.sampled_from([0.1, 0.5, 3.0]), st.booleans())
 @example(Problem(head_dim=256, heads=1, kv_heads=1, seqlen_q=40, seqlen_k=70), 0.5, False)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_kernel_and_mirror_agree_bit_for_bit(p, std, whole_runs):
     p = p.change(std=std)
     assert_same_bits(p, Inputs(p), whole_runs)
@@ -92,7 +92,7 @@ def test_kernel_and_mirror_agree_bit_for_bit(p, std, whole_runs):
     st.lists(st.tuples(st.sampled_from("qkv"), st.integers(0, 1 << 20), SPECIAL), min_size=1, max_size=4),
     st.booleans(),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_they_agree_on_nan_infinity_and_subnormal_numbers(p, places, whole_runs):
     assert_same_bits(p, Spoilt(p, places), whole_runs)
 

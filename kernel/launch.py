@@ -1,0 +1,137 @@
+"""Launches of the portable kernels: what they are told of the tensors, and on which device and stream they run."""
+
+import warnings
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import torch
+from triton.runtime.errors import OutOfResources
+
+from kernel import configs
+from kernel.backward import attention_delta, attention_dkdv, attention_dq
+from kernel.checks import DTYPES, INTERPRETED
+from kernel.configs import BackwardConfig, Config
+from kernel.problem import LOG2E
+
+# |sm_scale| * log2(e) as the kernels get it: positive and finite in float32
+MIN_SCALE: Final = float(np.finfo(np.float32).tiny)
+MAX_SCALE: Final = float(np.finfo(np.float32).max)
+# a tile is at most 256 x 256, so strides below this keep its offsets under 2^31
+WIDE_STRIDE: Final = 1 << 22
+
+
+def run(kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any]) -> None:
+    """Launches on the tensors' device and its current stream, whichever device is current."""
+    if not programs:
+        return
+    if INTERPRETED:
+        # NumPy warns where a GPU goes on silently: NaN, infinity, log2(0)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            kernel[(programs,)](*arguments, **constants)
+        return
+    try:
+        if device.index == torch.cuda.current_device():
+            kernel[(programs,)](*arguments, **constants)
+        else:
+            with torch.cuda.device(device):
+                kernel[(programs,)](*arguments, **constants)
+    except OutOfResources as error:
+        raise ValueError(
+            f"The kernel needs {error.required:,} of {error.name}, and {torch.cuda.get_device_name(device)} has "
+            f"{error.limit:,}; ask for smaller blocks or fewer stages."
+        ) from error
+
+
+def portable_backward(
+    do: torch.Tensor,
+    dlse: torch.Tensor | None,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool,
+    scale: float,
+    allow_tf32: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dq, dk and dv, contiguous, from the gradients of o and lse; two calls give the same bits."""
+    head_dim = q.shape[3]
+    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    if q.numel() == 0 or k.numel() == 0:
+        return dq.zero_(), dk.zero_(), dv.zero_()
+    config = backward_config(q.device.index, head_dim, q.dtype, causal)
+    delta = torch.empty_like(lse)
+    wide = is_wide(q, k, v, do, o)
+    pad = max(16, 1 << (head_dim - 1).bit_length())
+    run(
+        attention_delta,
+        q.device,
+        lse.shape[0] * -(-lse.shape[1] // config.delta.block_m),
+        (o, do, lse if dlse is None else dlse.contiguous(), delta, *layout(o, do), q.shape[1], q.shape[2]),
+        {"HEAD_DIM": head_dim, "HEAD_DIM_PAD": pad, "BLOCK_M": config.delta.block_m}
+        | {"HAS_DLSE": dlse is not None, "WIDE": wide, **options(config.delta)},
+    )
+    inputs = (q, k, v, do, lse, delta)
+    rest = (scale, exponent_scale(scale), *layout(q, k, v, do), *lengths(q, k))
+    for kernel, outputs, heads, length, block, part in (
+        (attention_dkdv, (dk, dv), k.shape[0] * k.shape[1], k.shape[2], config.dkdv.block_n, config.dkdv),
+        (attention_dq, (dq,), lse.shape[0], q.shape[2], config.dq.block_m, config.dq),
+    ):
+        told = constants(part, head_dim, causal, scale, precision(q, allow_tf32), wide)
+        ragged = q.shape[2] % part.block_m != 0 or k.shape[2] % part.block_n != 0
+        programs = heads * -(-length // block)
+        run(kernel, q.device, programs, (*inputs, *outputs, *rest), told | {"RAGGED": ragged})
+    return dq, dk, dv
+
+
+def constants(config: Config, head_dim: int, causal: bool, scale: float, precision: str, wide: bool) -> dict[str, Any]:
+    return {
+        "HEAD_DIM": head_dim,
+        "HEAD_DIM_PAD": max(16, 1 << (head_dim - 1).bit_length()),
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "CAUSAL": causal,
+        "SIGN": (scale > 0) - (scale < 0),
+        "PRECISION": precision,
+        "WIDE": wide,
+        **options(config),
+    }
+
+
+def options(config: Config) -> dict[str, int]:
+    return {"num_warps": config.num_warps, "num_stages": config.num_stages}
+
+
+def exponent_scale(scale: float) -> float:
+    return min(max(abs(scale) * LOG2E, MIN_SCALE), MAX_SCALE) if scale else 1.0
+
+
+def precision(q: torch.Tensor, allow_tf32: bool) -> str:
+    return "tf32" if allow_tf32 and q.dtype == torch.float32 else "ieee"
+
+
+def layout(*tensors: torch.Tensor) -> tuple[int, ...]:
+    return tuple(stride for x in tensors for stride in x.stride())
+
+
+def is_wide(*tensors: torch.Tensor) -> bool:
+    return any(max(x.stride()[2:]) >= WIDE_STRIDE for x in tensors)
+
+
+def lengths(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int, int, int]:
+    """heads, query heads a key head, seqlen_q, seqlen_k."""
+    return q.shape[1], q.shape[1] // max(1, k.shape[1]), q.shape[2], k.shape[2]
+
+
+@lru_cache(maxsize=256)
+def backward_config(device: int | None, head_dim: int, dtype: torch.dtype, causal: bool) -> BackwardConfig:
+    return configs.backward(gpu(device), head_dim, DTYPES[dtype], causal)
+
+
+@lru_cache(maxsize=16)
+def gpu(device: int | None) -> configs.Gpu:
+    if INTERPRETED:
+        return configs.INTERPRETER
+    return configs.Gpu(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
