@@ -6,7 +6,7 @@ from typing import Final
 
 from visualizer.tape import Tape
 
-FILL_TURNS: Final = 4000
+FILL_TURNS: Final = 700  # about a head of 8,192 rows; a picture of more must not take longer
 
 
 def settle(tape: Tape, step: int, *, others: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
@@ -10,7 +11,7 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QGraphicsView, QWidget
 
 from visualizer import theme
-from visualizer.frame import RunView
+from visualizer.frame import Frame, RunView
 from visualizer.panels.panel import Panel
 from visualizer.resolve import resolve
 from visualizer.settle import settle
@@ -18,7 +19,7 @@ from visualizer.state import State
 from visualizer.svg import svg
 from visualizer.tape import Tape
 
-SHOW_OTHERS: Final = ("lse", "transport", "window")  # these show what is known of other programs
+SHOW_OTHERS: Final = ("lse", "window")  # these show what is known of other programs
 
 
 class Stage:
@@ -70,7 +71,7 @@ class Stage:
         settle(self._tape, state.step, others=self._what in SHOW_OTHERS)
         widget, frame = self._widget, None
         if self._what != "window":
-            frame = resolve(state, self._tape, self._run)
+            frame = _alone(resolve(state, self._tape, self._run))
         if widget is None:
             widget = self._widget = self._new(state)
             widget.resize(*self._size)
@@ -109,3 +110,8 @@ class Stage:
         settings = Settings.of_nobody()
         settings.theme, settings.zoom, settings.motion = self._look.name, self._look.zoom, False
         return Window(controller, settings)
+
+
+def _alone(frame: Frame) -> Frame:
+    """Without what other pictures of the same tape have brought to light."""
+    return frame if frame.transport is None else replace(frame, transport=replace(frame.transport, filled=0.0))
