@@ -36,13 +36,17 @@ def whole(out: Path) -> Iterator[Path]:
         raise ExportError(f"{shown_path(out)} cannot be written: {error.strerror or error}.") from error
 
 
+def at(state: State, step: int) -> State:
+    """The state at a step of the tape; a negative one counts from the end. Raises ExportError."""
+    steps = len(Tiling(state.problem))
+    if not -max(1, steps) <= step < max(1, steps):
+        raise ExportError(f"There is no step {step:,}; this problem has {steps:,} steps, counted from 0.")
+    return state.change(step=step % max(1, steps))
+
+
 def frames(state: State, first: int, last: int, every: int) -> list[State]:
     """The states of steps first, first + every, … up to last, which is among them. Raises ExportError."""
-    steps = len(Tiling(state.problem))
-    for name, step in (("first", first), ("last", last)):
-        if not -max(1, steps) <= step < max(1, steps):
-            raise ExportError(f"The {name} step is {step:,}; this problem has {steps:,} steps, counted from 0.")
-    first, last = first % max(1, steps), last % max(1, steps)
+    first, last = at(state, first).step, at(state, last).step
     if first > last:
         raise ExportError(f"The first step, {first:,}, comes after the last, {last:,}.")
     if every < 1:

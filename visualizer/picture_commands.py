@@ -102,7 +102,7 @@ def _export(args: argparse.Namespace, what: str, suffix: str) -> None:
         export.film(what, states, args.out, fps=args.fps, progress=_progress(args.progress), **look)
         return
     if args.step is not None:
-        state = export.frames(state, args.step, args.step, 1)[0]
+        state = export.at(state, args.step)
     if suffix in export.PICTURES:
         export.picture(what, state, args.out, **look)
     else:

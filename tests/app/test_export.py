@@ -307,7 +307,7 @@ def test_the_name_says_what_is_written(name: str, tmp_path: Path) -> None:
         (["tiles", "--out", "x.png", "--steps", "0:3"], "--steps is for films"),
         (["tiles", "--out", "x.gif", "--step", "3"], "--steps is for films"),
         (["tiles", "--out", "x.gif", "--steps", "3:1"], "The first step, 3, comes after the last, 1."),
-        (["tiles", "--out", "x.gif", "--steps", "0:999999"], "The last step is 999,999; this problem has"),
+        (["tiles", "--out", "x.gif", "--steps", "0:999999"], "There is no step 999,999; this problem has"),
         (["tiles", "--out", "x.gif", "--steps", "0:9:0"], "Every 0 steps is no rhythm"),
         (["tiles", "--out", "x.gif", "--steps", "all"], "'all' is no range of steps; write it as 0:300"),
         (["tiles", "--out", "x.gif", "--seqlen", "65536"], "at most 20,000 are taken"),
