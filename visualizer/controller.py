@@ -170,7 +170,7 @@ class Controller(QObject):
     def open_file(self, path: Path) -> bool:
         """Opens a session, or the tensors in a .npz or .safetensors file; False, with a sentence, when it cannot be."""
         try:
-            if path.suffix in TENSOR_SUFFIXES:
+            if path.suffix.lower() in TENSOR_SUFFIXES:
                 return self.go_to(self.state.change(problem=file_problem(str(path), self.state.problem)))
             state = load(path)
         except (StateError, ProblemError) as error:

@@ -8,6 +8,7 @@ from typing import Final
 from PySide6.QtCore import QMimeData, QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from kernel.plain_file import is_there
 from visualizer.controller import TENSOR_SUFFIXES, Controller
 from visualizer.settings import Settings, last_session
 from visualizer.state import State, StateError, load, save
@@ -19,7 +20,7 @@ SAVE_FILTER: Final = f"Sessions (*{SUFFIX});;All files (*)"
 
 
 class Files(QObject):
-    """What File > Open and Save do. `said` carries one sentence when something could not be done."""
+    """What File > Open and Save do. `said` carries a sentence on what could not be done, and "" when a file opened."""
 
     said = Signal(str)
 
@@ -35,9 +36,10 @@ class Files(QObject):
         """Opens a session or a tensor file, and remembers it."""
         path = path.absolute()
         if not self._controller.open_file(path):
-            if not path.exists():
+            if not is_there(path):
                 self._settings.drop_recent(path)
             return False
+        self.said.emit("")  # what was said of another file is over
         self._settings.add_recent(path)
         self._settings.session = self._controller.session
         return True
@@ -73,7 +75,7 @@ class Files(QObject):
         paths = dropped_paths(data)
         if not paths:
             self.said.emit("Only files can be dropped here: a session (.json), or tensors (.npz or .safetensors).")
-        elif paths[0].suffix not in (".json", *TENSOR_SUFFIXES):
+        elif paths[0].suffix.lower() not in (".json", *TENSOR_SUFFIXES):
             self.said.emit(
                 f"{paths[0].name} is neither a session (.json) nor tensors (.npz or .safetensors); drop one of these."
             )
@@ -109,7 +111,7 @@ def dropped_paths(data: QMimeData) -> list[Path]:
 def kept_state() -> tuple[State | None, str]:
     """The state of the last start, or None with a sentence when it cannot be read; ("" when there was none)."""
     path = last_session()
-    if not path.exists():
+    if not is_there(path):
         return None, ""
     try:
         return load(path), ""

@@ -48,7 +48,10 @@ class MessageBar(QFrame):
         self._layout.setContentsMargins(px(14), px(4), px(6), px(4))
 
     def say(self, sentence: str) -> None:
-        """Shows the sentence, and tells screen readers."""
+        """Shows the sentence, and tells screen readers; an empty one takes away what stands there."""
+        if not sentence:
+            self.hide()
+            return
         self._sentence = sentence
         shown = sentence if len(sentence) <= LONGEST else sentence[: LONGEST - 1] + "…"
         self.label.setText(LONG_WORD.sub("\\1\u200b", shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final, Literal
@@ -117,9 +118,10 @@ class Settings:
         self._ini.setValue(f"window/{name}", value)
 
     def sync(self) -> None:
-        """Writes the file now."""
+        """Writes the file now, where that can be done: the window closes in any case."""
         if isinstance(self._ini, QSettings):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
             self._ini.sync()
 
     def _text(self, name: str) -> str:

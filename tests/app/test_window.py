@@ -281,6 +281,38 @@ def test_files_are_dropped_in(window: Window, tmp_path: Path) -> None:
     assert window.message_bar.sentence.startswith("talk.pptx is neither a session")
     drop(window)
     assert window.message_bar.sentence.startswith("Only files can be dropped here")
+    tensors = tensors.rename(tmp_path / "QKV.NPZ")
+    drop(window, tensors)
+    assert window.controller.state.problem.inputs == str(tensors)
+    assert window.message_bar.sentence == ""
+
+
+def test_a_long_or_odd_name_in_a_message_is_text_and_does_not_widen_the_window(window: Window) -> None:
+    window.resize(1000, 700)
+    long = "/folder" * 500 + " <b>cannot</b> be opened."
+    window.say(long)
+    QApplication.processEvents()
+    assert window.width() == 1000
+    assert window.message_bar.sentence == long
+    label = window.message_bar.label
+    assert label.textFormat() == Qt.TextFormat.PlainText
+    assert len(label.text()) < 700
+    assert label.height() >= label.heightForWidth(label.width())
+
+
+@pytest.mark.parametrize("name", ["settings", "data"])
+def test_it_closes_where_nothing_can_be_kept(
+    make_window: Callable[..., Window], tmp_path: Path, monkeypatch, capsys, name: str
+) -> None:
+    (tmp_path / "file").write_text("no folder can be here")
+    window = make_window()
+    if name == "settings":
+        window.settings.path = tmp_path / "file" / "settings.ini"
+    else:
+        monkeypatch.setattr("visualizer.files.last_session", lambda: tmp_path / "file" / "last.json")
+    press(window, K.Key_End)
+    assert window.close()
+    assert capsys.readouterr().err == ""
 
 
 def test_the_state_and_the_look_come_back_at_the_next_start(make_window: Callable[..., Window], tmp_path: Path) -> None:
