@@ -26,6 +26,7 @@ from visualizer.frame import (
     TilesView,
     TransportView,
 )
+from visualizer.limits import one_two_five, outwards
 from visualizer.state import State
 from visualizer.tape import Moment, Tape
 
@@ -262,8 +263,8 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
         head=head,
         num_rows=p.seqlen_q,
         blind_rows=p.seqlen_q if p.seqlen_k == 0 else max(0, -p.offset) if p.causal else 0,
-        value_range=_outwards([known * factor, known_exact] + ([] if kernel is None else [kernel])),
-        difference_range=_one_two_five(float(max(ends))),
+        value_range=outwards([known * factor, known_exact] + ([] if kernel is None else [kernel])),
+        difference_range=one_two_five(float(max(ends))),
         unit=state.lse_unit,
         mirror=mirror,
         kernel=kernel,
@@ -434,25 +435,6 @@ def _round_up(x: float) -> float:
     """x > 0 rounded up to a half or a whole of a power of two: 4, 6, 8, 12, 16, ..."""
     top = 2.0 ** math.ceil(math.log2(x)) if x > 0 else 1.0
     return top * 0.75 if x <= top * 0.75 else top
-
-
-def _one_two_five(x: float) -> float:
-    """x rounded up to 1, 2 or 5 times a power of ten; 0 gives 1e-7, about float32's resolution."""
-    if x <= 0:
-        return 1e-7
-    power = 10.0 ** math.floor(math.log10(x))
-    return next((f * power for f in (1, 2, 5) if x <= f * power * (1 + 1e-9)), 10 * power)
-
-
-def _outwards(arrays: list[np.ndarray]) -> tuple[float, float]:
-    """Whole numbers around all finite values, 0 and 1 where there are none."""
-    ends = [(float(x.min()), float(x.max())) for x in (a[np.isfinite(a)] for a in arrays) if x.size]
-    if not ends:
-        return 0.0, 1.0
-    low, high = min(e[0] for e in ends), max(e[1] for e in ends)
-    step = _one_two_five((high - low) / 10)
-    step = max(step, 0.1)
-    return math.floor(low / step) * step, (math.floor(high / step) + 1) * step
 
 
 def _minus(a: np.ndarray, b: np.ndarray) -> np.ndarray:

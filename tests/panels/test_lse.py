@@ -1,4 +1,4 @@
-"""The lse panel: three series told apart, texts that never overlap, clicks that go to a row's program, 65,536 rows."""
+"""The lse panel: three series told apart, texts that never overlap, clicks, zoom and pan, 65,536 rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from PySide6.QtCore import QPoint, QRectF, Qt
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetrics, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -20,9 +20,9 @@ from kernel.problem import Problem
 from kernel.results import RunResult
 from visualizer import theme
 from visualizer.frame import Frame, RunView
-from visualizer.panels.chart import Axes, outline
+from visualizer.panels.chart import Axes
 from visualizer.panels.lse import LsePanel
-from visualizer.panels.lse_curves import differences
+from visualizer.panels.lse_marks import differences, points
 from visualizer.panels.lse_texts import figures, readout
 from visualizer.presets import PRESETS
 from visualizer.resolve import resolve
@@ -70,6 +70,62 @@ def half_way(tape: Tape, run: RunView | None = None, **options) -> Any:
     return resolve(State(problem=tape.problem, step=index, row=3, **options), tape, run or RunView())
 
 
+def axes(panel: Any) -> tuple[Axes, Axes]:
+    """Those of the two plots, in the canvas's pixels."""
+    at = QPointF(panel.canvas.plots.pos())
+    upper, lower = panel.canvas.plots.axes()
+    return replace(upper, rect=upper.rect.translated(at)), replace(lower, rect=lower.rect.translated(at))
+
+
+def at_row(panel: Any, row: float) -> QPoint:
+    """A point over the row, in the plots' own pixels."""
+    upper = panel.canvas.plots.axes()[0]
+    return QPoint(round(float(upper.to_x(row))), round(upper.rect.center().y()))
+
+
+def drawn(panel: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The points that a curve draws at this zoom; none where it is hidden."""
+    plots = panel.canvas.plots
+    x, y = (plots.curves | {"samples": plots.dots["samples"]})[name].getData()
+    return (np.empty(0), np.empty(0)) if x is None else (x, y)
+
+
+def given_to(panel: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """All points of a curve."""
+    return panel.canvas.plots.curves[name].getOriginalDataset()
+
+
+def rows_in_view(panel: Any) -> tuple[float, float]:
+    return panel.canvas.plots.axes()[0].x
+
+
+def wheel(panel: Any, row: float, notches: int) -> None:
+    at, viewport = QPointF(at_row(panel, row)), panel.canvas.plots.viewport()
+    away = QPointF(viewport.mapToGlobal(at.toPoint()))
+    turn, none = QPoint(0, 120 * notches), Qt.MouseButton.NoButton
+    plain = Qt.KeyboardModifier.NoModifier
+    QApplication.sendEvent(viewport, QWheelEvent(at, away, QPoint(), turn, none, plain, Qt.ScrollPhase(0), False))
+    QApplication.processEvents()
+
+
+def mouse(
+    panel: Any,
+    kind: QEvent.Type,
+    at: QPoint,
+    button: Qt.MouseButton = Qt.MouseButton.NoButton,
+    held: Qt.MouseButton = Qt.MouseButton.NoButton,
+) -> None:
+    """An event that reaches the plots whatever other window may lie under the pointer."""
+    viewport = panel.canvas.plots.viewport()
+    away = QPointF(viewport.mapToGlobal(at))
+    event = QMouseEvent(kind, QPointF(at), away, button, held, Qt.KeyboardModifier.NoModifier)
+    QApplication.sendEvent(viewport, event)
+
+
+def click(qtbot: QtBot, panel: Any, row: float) -> None:
+    qtbot.mouseClick(panel.canvas.plots.viewport(), Qt.MouseButton.LeftButton, pos=at_row(panel, row))
+
+
 def words(panel: Any) -> list[str]:
     return [label.text for label in (*panel.canvas.legend, *panel.canvas.figures)]
 
@@ -112,8 +168,8 @@ def test_a_kernel_that_gives_nan_is_not_said_to_agree(qtbot):
 def test_figures_leave_the_ticks_their_room(qtbot, height, zoom):
     tape = filled(SMALL)
     panel, _ = shown(qtbot, half_way(tape, ran(tape.lse)), (430, round(height * zoom)), ("light", zoom))
-    lower = panel.canvas.axes()[1].rect
-    assert lower.height() >= 10 and panel.canvas.axes()[0].rect.height() >= 20
+    upper, lower = (a.rect for a in axes(panel))
+    assert lower.height() >= 10 and upper.height() >= 20
     assert all(label.rect.top() >= lower.bottom() + panel.theme.px(14) for label in panel.canvas.figures)
 
 
@@ -128,27 +184,22 @@ def test_the_readout_follows_the_mouse_and_returns(qtbot):
     tape = filled(SMALL)
     panel, _ = shown(qtbot, half_way(tape))
     assert "row 67" in words(panel)
-    axes = panel.canvas.axes()[0]
-    qtbot.mouseMove(panel.canvas, QPoint(round(axes.to_x(20)), 60))
+    plots = panel.canvas.plots
+    mouse(panel, QEvent.Type.MouseMove, at_row(panel, 20))
     assert "row 20" in words(panel)
     assert f"{tape.lse[0, 20]:.5g}" in words(panel)
-    QApplication.sendEvent(panel.canvas, leave())
+    assert all(cross.isVisible() and cross.value() == 20 for cross in plots.crosses)
+    QApplication.sendEvent(plots, QEvent(QEvent.Type.Leave))
     assert "row 67" in words(panel)
-
-
-def leave():
-    from PySide6.QtCore import QEvent
-
-    return QEvent(QEvent.Type.Leave)
+    assert not any(cross.isVisible() for cross in plots.crosses)
 
 
 def test_a_click_goes_to_the_first_step_of_the_rows_program(qtbot):
     tape = filled(SMALL)
     start = tape.tiling.program_start(1, 0)
     panel, changes = shown(qtbot, resolve(State(problem=SMALL, step=start), tape, RunView()))
-    axes = panel.canvas.axes()[0]
     for row in (0, 50, 99):
-        qtbot.mouseClick(panel.canvas, Qt.MouseButton.LeftButton, pos=QPoint(round(axes.to_x(row)), 60))
+        click(qtbot, panel, row)
     assert changes == [
         {"step": tape.tiling.program_start(1, 0), "row": 0},
         {"step": tape.tiling.program_start(1, 1), "row": 18},
@@ -175,10 +226,10 @@ def test_rows_without_a_key_are_counted_and_have_no_line(qtbot):
     assert view is not None
     assert view.blind_rows == 172
     assert (view.mirror[:172] == -np.inf).all()
-    axes = panel.canvas.axes()[0]
-    line = outline(axes, np.arange(300), view.mirror)
-    assert axes.rect.adjusted(-1, -1, 1, 1).contains(line.path().boundingRect())
-    assert line.path().boundingRect().left() >= axes.to_x(172) - 1
+    x, y = drawn(panel, "mirror")
+    assert x[np.isfinite(y)].min() == 172
+    low, high = axes(panel)[0].y
+    assert low <= np.nanmin(y) and np.nanmax(y) <= high
     assert dict(readout(view, 0)) == {"mirror": "-∞", "exact": "-∞"}
 
 
@@ -200,50 +251,172 @@ def test_no_text_is_cut_or_overlaps(qtbot, preset, size, look):
             if label.kind != "sample":
                 font = canvas.texts.words if label.kind == "word" else canvas.texts.numbers
                 assert QFontMetrics(font).horizontalAdvance(label.text) <= label.rect.width()
-        upper, lower = canvas.axes()
+        upper, lower = axes(panel)
         assert upper.rect.height() > 20 and lower.rect.height() > 12
         for label in labels:
             assert not label.rect.intersects(upper.rect) and not label.rect.intersects(lower.rect)
 
 
-def test_the_picture_is_made_anew_only_when_a_curve_changes(qtbot):
+def test_a_step_touches_only_what_it_changes(qtbot):
     tape = filled(SMALL)
     start = tape.tiling.program_start(0, 2)
     panel, _ = shown(qtbot, resolve(State(problem=SMALL, step=start), tape, RunView()))
-    canvas = panel.canvas
-    first = canvas._picture(*canvas.axes())
+    plots = panel.canvas.plots
+    touched: list[str] = []
+    for name, curve in plots.curves.items():
+        curve.sigPlotChanged.connect(lambda _, name=name: touched.append(name))
+    ranges = [a.y for a in axes(panel)]
     panel.show_frame(resolve(State(problem=SMALL, step=start + 1, row=9), tape, RunView()))
-    assert canvas._picture(*canvas.axes()) is first
+    assert touched == []
+    assert [mark.value() for mark in plots.marks] == [73, 73]
+    assert [block.getRegion() for block in plots.blocks] == [(63.5, 95.5)] * 2
     panel.show_frame(resolve(State(problem=SMALL, step=tape.tiling.program_start(0, 3)), tape, RunView()))
-    assert canvas._picture(*canvas.axes()) is not first
+    assert sorted(touched) == ["area", "difference", "mirror"]
+    assert [block.getRegion() for block in plots.blocks] == [(95.5, 99.5)] * 2
+    assert [a.y for a in axes(panel)] == ranges
+
+
+def test_curves_hold_the_values(qtbot):
+    tape = filled(SMALL)
+    frame = half_way(tape, ran(tape.lse + np.float32(0.25)))
+    panel, _ = shown(qtbot, frame)
+    view = frame.lse
+    assert view is not None
+    for name, x, y in (
+        ("exact", view.exact_rows, view.exact),
+        ("mirror", np.arange(100), view.mirror),
+        ("area", np.arange(100), view.mirror),
+        ("kernel", np.arange(100), view.kernel),
+        ("difference", view.exact_rows, view.difference),
+        ("between", np.arange(100), view.mirror_difference),
+    ):
+        at, values = given_to(panel, name)
+        np.testing.assert_array_equal(at[: len(x)], x)
+        np.testing.assert_allclose(values[: len(x)], y, rtol=1e-6)
+    assert axes(panel)[0].y == pytest.approx(view.value_range)
+    assert axes(panel)[1].y == pytest.approx((-0.5, 0.5))
+    looks = {name: panel.canvas.plots.curves[name].opts for name in ("exact", "mirror", "kernel", "area")}
+    assert looks["exact"]["pen"].widthF() > 3 * looks["mirror"]["pen"].widthF()
+    assert looks["mirror"]["pen"].widthF() > looks["kernel"]["pen"].widthF()
+    assert looks["area"]["fillBrush"] is not None and looks["area"]["fillLevel"] < view.value_range[0]
 
 
 @given(
     arrays(np.float64, st.integers(1, 3000), elements=st.floats(-10, 10) | st.just(np.nan) | st.just(-np.inf)),
-    st.integers(20, 500),
 )
-def test_outlines_keep_every_extreme_and_stay_small(y, width):
-    axes = Axes(QRectF(0, 0, width, 200), (0.0, float(max(1, len(y) - 1))), (-10.0, 10.0))
-    line = outline(axes, np.arange(len(y)), y)
-    known = y[np.isfinite(y)]
-    assert line.path().elementCount() <= 4 * width + 2
-    assert (np.diff(line.x) >= 0).all()
-    if len(known):
-        assert np.nanmin(line.upper) == pytest.approx(axes.to_y(known.max()))
-        assert np.nanmax(line.lower) == pytest.approx(axes.to_y(known.min()))
-        assert line.path().elementCount() or line.dots() or line.dense
-    else:
-        assert np.isnan(line.upper).all()
-        assert line.band(2).isEmpty()
+def test_points_keep_their_values_and_lone_ones_can_be_drawn(y):
+    x, values = points(np.arange(len(y)), y)
+    assert (np.diff(x) >= 0).all()
+    assert len(x) == len(values)
+    for row in np.flatnonzero(np.isfinite(y)):
+        assert (values[x == row] == y[row]).all()
+    known = np.isfinite(values)
+    joined = known & (np.roll(known, 1) | np.roll(known, -1))
+    assert (joined == known).all() or len(y) == 1
+    assert known.any() == np.isfinite(y).any()
 
 
-def test_a_band_covers_the_curve(qtbot):
-    axes = Axes(QRectF(0, 0, 100, 100), (0.0, 99.0), (0.0, 1.0))
-    y = np.where(np.arange(100) == 50, np.nan, 0.5)
-    band = outline(axes, np.arange(100), y).band(3)
-    box = band.boundingRect()
-    assert (box.top(), box.bottom()) == (47, 53)
-    assert not band.contains(outline(axes, np.arange(100), np.full(100, 0.5)).path().pointAtPercent(0.505))
+# zoom and pan
+
+
+def test_the_wheel_zooms_the_rows_at_the_pointer_and_0_shows_all(qtbot):
+    tape = filled(OPENING)
+    frame = half_way(tape, ran(tape.lse))
+    panel, changes = shown(qtbot, frame, (900, 600))
+    wheel(panel, 700, 8)
+    first, last = rows_in_view(panel)
+    assert 5 < 1023 / (last - first) < 20
+    assert first < 700 < last and (700 - first) / (last - first) == pytest.approx(700 / 1023, abs=0.01)
+    upper, lower = axes(panel)
+    assert lower.x == upper.x
+    view = frame.lse
+    assert view is not None
+    inside = view.exact[int(first) : int(last) + 1]
+    assert upper.y[0] <= inside.min() and inside.max() <= upper.y[1]
+    assert upper.y[1] - upper.y[0] < view.value_range[1] - view.value_range[0]
+    button = panel.canvas.fit_button
+    assert button.isVisible() and upper.rect.contains(QRectF(button.geometry()))
+    qtbot.keyClick(panel.canvas, Qt.Key.Key_0)
+    assert rows_in_view(panel) == (0, 1023) and not button.isVisible()
+    assert axes(panel)[0].y == pytest.approx(view.value_range)
+    qtbot.keyClick(panel.canvas, Qt.Key.Key_Plus)
+    assert np.ptp(rows_in_view(panel)) == pytest.approx(1023 / 1.5)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert rows_in_view(panel) == (0, 1023)
+    wheel(panel, 700, -3)
+    assert rows_in_view(panel) == (0, 1023)
+    assert changes == []
+
+
+def test_a_drag_pans_and_is_no_click(qtbot):
+    panel, changes = shown(qtbot, half_way(filled(OPENING)), (900, 600))
+    wheel(panel, 500, 6)
+    first, last = rows_in_view(panel)
+    start = at_row(panel, 500)
+    left = Qt.MouseButton.LeftButton
+    mouse(panel, QEvent.Type.MouseButtonPress, start, left, left)
+    for x in (40, 80):
+        mouse(panel, QEvent.Type.MouseMove, start + QPoint(x, 30), held=left)
+    mouse(panel, QEvent.Type.MouseButtonRelease, start + QPoint(80, 30), left)
+    width = axes(panel)[0].rect.width()
+    assert rows_in_view(panel)[0] == pytest.approx(first - 80 * (last - first) / width, abs=1)
+    assert np.ptp(rows_in_view(panel)) == pytest.approx(last - first)
+    assert changes == []
+
+
+def test_a_double_click_shows_all_and_goes_back(qtbot):
+    tape = filled(OPENING)
+    frame = half_way(tape)
+    panel, changes = shown(qtbot, frame, (900, 600))
+    panel.change.connect(
+        lambda c: panel.show_frame(resolve(State(problem=OPENING, step=c["step"], row=c["row"]), tape, RunView()))
+    )
+    wheel(panel, 300, 6)
+    click(qtbot, panel, 300)
+    left = Qt.MouseButton.LeftButton
+    mouse(panel, QEvent.Type.MouseButtonDblClick, at_row(panel, 300), left, left)
+    mouse(panel, QEvent.Type.MouseButtonRelease, at_row(panel, 300), left)
+    assert rows_in_view(panel) == (0, 1023)
+    assert changes[-1] == {"step": frame.transport.index, "row": 3} and len(changes) == 2
+
+
+def test_a_zoomed_plot_follows_its_row_and_leaves_who_looks_elsewhere_in_peace(qtbot):
+    tape = filled(OPENING)
+    panel, _ = shown(qtbot, half_way(tape), (900, 600))  # row 515
+    plots = panel.canvas.plots
+
+    def go(block: int) -> None:
+        step = tape.tiling.program_start(0, block)
+        panel.show_frame(resolve(State(problem=OPENING, step=step, row=3), tape, RunView()))
+
+    plots.top_plot.setXRange(500, 600, padding=0)
+    go(5)
+    assert rows_in_view(panel) == pytest.approx((643 - 50, 643 + 50))
+    plots.top_plot.setXRange(100, 200, padding=0)
+    go(6)
+    assert rows_in_view(panel) == pytest.approx((100, 200))
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 9), st.integers(0, 99)), max_size=6))
+def test_any_zooming_stays_on_the_rows(moves: list[tuple[float, int]]) -> None:
+    panel = LsePanel(theme.theme("dark"))
+    try:
+        panel.resize(430, 235)
+        panel.show_frame(half_way(Tape(SMALL)))
+        for factor, row in moves:
+            panel.canvas.plots.top_plot.vb.scaleBy((factor, 1), center=(row, 0))
+            first, last = rows_in_view(panel)
+            assert -1e-6 <= first < last <= 99 + 1e-6
+            assert last - first > 7
+    finally:
+        panel.deleteLater()
+
+
+def test_a_longer_problem_is_shown_whole(qtbot):
+    panel, _ = shown(qtbot, half_way(filled(SMALL)))
+    wheel(panel, 50, 5)
+    panel.show_frame(half_way(Tape(OPENING)))
+    assert rows_in_view(panel) == (0, 1023)
 
 
 def test_long_heads_are_shown_whole(qtbot):
@@ -259,10 +432,16 @@ def test_long_heads_are_shown_whole(qtbot):
     assert view.sampled
     assert view.stored_rows == 200 * 256
     panel, _ = shown(qtbot, frame)
-    upper = panel.canvas.axes()[0]
-    line = outline(upper, np.arange(n), view.mirror)
-    assert line.path().elementCount() < 2000
-    assert np.nanmin(line.upper) == pytest.approx(upper.to_y(30))
+    x, y = drawn(panel, "mirror")
+    assert len(x) < 2000
+    assert np.nanmax(y) == pytest.approx(30)
+    assert x[np.nanargmax(y)] == pytest.approx(40000, abs=200)
+    dots, _ = drawn(panel, "samples")
+    assert 10 < len(dots) < 100
+    assert not len(drawn(panel, "exact")[0])
+    panel.canvas.plots.top_plot.setXRange(39950, 40050, padding=0)
+    x, y = drawn(panel, "mirror")
+    np.testing.assert_allclose(y[(x >= 39950) & (x <= 40050)], view.mirror[39950:40051])
     assert "51,200 of 65,536" in words(panel)
 
 

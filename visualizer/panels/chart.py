@@ -102,17 +102,6 @@ class Outline(NamedTuple):
             known = known & ~beside[:-2] & ~beside[2:]
         return [QPointF(x, y) for x, y in zip(self.x[known].tolist(), self.upper[known].tolist(), strict=True)]
 
-    def band(self, pad: float, bottom: float | None = None) -> QPainterPath:
-        """The area between the highest and the lowest points, widened by `pad`, or between the highest and `bottom`."""
-        known = np.isfinite(self.upper)
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
-        xs, ys = [], []
-        for start, end in zip(edges[::2], edges[1::2], strict=True):
-            x, low = self.x[start:end], self.lower[start:end] + pad
-            xs += [x, x[::-1], [np.nan]]
-            ys += [self.upper[start:end] - pad, low[::-1] if bottom is None else np.full(end - start, bottom), [np.nan]]
-        return polyline(np.concatenate(xs), np.concatenate(ys)) if xs else QPainterPath()
-
 
 def outline(axes: Axes, x: np.ndarray, y: np.ndarray) -> Outline:
     """The finite points of a curve (x ascending), at most one pair of them per pixel column."""

@@ -29,6 +29,8 @@ class LsePanel(Panel):
         super().__init__(theme, parent)
         self.canvas = LseCanvas(theme)
         self.canvas.row_chosen.connect(self._go_to_row)
+        self.canvas.left_alone.connect(self._go_back)
+        self._before: dict[str, int] = {}
         self.caption = FittingCaption(self)
         self.switch = Switch("Logarithm of L", UNITS)
         self.switch.chosen.connect(lambda unit: self.change.emit({"lse_unit": unit}))
@@ -55,7 +57,13 @@ class LsePanel(Panel):
 
     def _go_to_row(self, row: int) -> None:
         """To the first step of the program that the row belongs to."""
-        assert self.frame is not None and self.frame.lse is not None
+        assert self.frame is not None and self.frame.lse is not None and self.frame.transport is not None
+        view = self.frame.lse
+        self._before = {"step": self.frame.transport.index, "row": view.row - view.rows[0]}
         block, inside = divmod(row, self.frame.problem.block_m)
-        step = Tiling(self.frame.problem).program_start(self.frame.lse.head, block)
-        self.change.emit({"step": step, "row": inside})
+        self.change.emit({"step": Tiling(self.frame.problem).program_start(view.head, block), "row": inside})
+
+    def _go_back(self) -> None:
+        """Where the first click of a double click left from."""
+        if self._before:
+            self.change.emit(self._before)

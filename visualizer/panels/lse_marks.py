@@ -1,0 +1,139 @@
+"""The marks of the lse panel, in shapes that differ in more than colour.
+
+exact is a broad pale line (dots where only some rows are known), the mirror a filled area that grows from step to step,
+the kernel a thin line on top.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QFontMetrics, QPainter, QPen
+
+from visualizer.frame import LseView
+from visualizer.panels.chart import Axes
+from visualizer.panels.heatmap import fill_pattern
+from visualizer.theme import Theme
+
+LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+BLIND: Final = "-∞: these rows see no key"
+
+
+def look(name: str, theme: Theme, apart: float, ratio: float) -> dict[str, Any]:
+    """Options of a PlotDataItem for the curve; apart: pixels from point to point, of which each has `ratio` dots on the
+    screen. Dense lines are 1 px wide, and quick.
+    """
+    dense = apart < 0.5
+    color, width = _ink(name, theme)
+    if name == "kernel" and dense:
+        color.setAlpha(130)  # a broad line, which would hide the mirror's
+    pen = _pen(color, ratio * (1.0 if dense and width < 2 else width * theme.zoom))
+    if name == "area":
+        return {"pen": None, "fillBrush": QBrush(color)}
+    return {"pen": pen, "antialias": not dense}
+
+
+def dots(name: str, theme: Theme, ratio: float) -> dict[str, Any]:
+    """Options of a PlotDataItem for the curve's single points."""
+    color, width = _ink(name, theme)
+    rim = _pen(QColor(theme.panel), ratio) if name == "samples" else None
+    size = (width + 2.5) * theme.zoom
+    return {"pen": None, "symbol": "o", "symbolSize": size, "symbolBrush": QBrush(color), "symbolPen": rim}
+
+
+def _ink(name: str, theme: Theme) -> tuple[QColor, float]:
+    """A curve's colour and width."""
+    return {
+        "exact": (_pale(theme), 5.0),
+        "area": (_area(theme), 0.0),
+        "mirror": (theme.word("lse"), 1.4),
+        "kernel": (QColor(theme.text), 0.8),
+        "samples": (QColor(theme.muted), 2.5),
+        "difference": (theme.word("lse"), 1.0),
+        "between": (QColor(theme.text), 1.0),
+    }[name]
+
+
+def _pen(color: QColor, width: float) -> QPen:
+    """Of a width in dots of the screen, whatever the plot's scale."""
+    pen = QPen(color, width, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap, Qt.PenJoinStyle.BevelJoin)
+    pen.setCosmetic(True)
+    return pen
+
+
+def points(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a PlotDataItem gets, with NaN for gaps. Lone points come twice, or its path would leave them out, and the
+    last one some more times, or the last pixel would fall out of the down-sampling.
+    """
+    known = np.isfinite(y)
+    beside = np.zeros(len(y) + 2, bool)
+    beside[1:-1] = known
+    lone = np.flatnonzero(known & ~beside[:-2] & ~beside[2:])
+    x, y = x.astype(np.float64), np.where(known, y, np.nan)
+    if len(lone):
+        x, y = np.insert(x, lone, x[lone]), np.insert(y, lone, y[lone])
+    more = len(x) // 64
+    return np.concatenate([x, np.repeat(x[-1:], more)]), np.concatenate([y, np.repeat(y[-1:], more)])
+
+
+def draw_names(painter: QPainter, view: LseView, lower: Axes, theme: Theme) -> None:
+    """The curves of the lower plot, named above it."""
+    px, words = theme.px, theme.ui_font(11)
+    metrics = QFontMetrics(words)
+    painter.setFont(words)
+    x, y = lower.rect.left() + px(4), lower.rect.top() - px(13)
+    for name, color in differences(view, theme):
+        painter.fillRect(QRectF(x, y + px(6), px(14), max(1, px(1))), color)
+        painter.setPen(QColor(theme.muted))
+        painter.drawText(QRectF(x + px(18), y, metrics.horizontalAdvance(name) + 1, px(13)), LEFT, name)
+        x += px(32) + metrics.horizontalAdvance(name)
+
+
+def differences(view: LseView, theme: Theme) -> list[tuple[str, QColor]]:
+    """The curves of the lower plot, with their colours."""
+    first = [(view.difference_name, theme.word("lse"))]
+    return first if view.mirror_difference is None else [*first, ("kernel − mirror", QColor(theme.text))]
+
+
+def draw_blind(painter: QPainter, count: int, upper: Axes, theme: Theme) -> None:
+    """The first `count` rows, which see no key: a hatched strip at the bottom, with its meaning where there is room."""
+    px, words, rect = theme.px, theme.ui_font(11), upper.rect
+    left, right = max(float(upper.to_x(0)), rect.left()), min(float(upper.to_x(count - 0.5)), rect.right())
+    if right < left:
+        return
+    strip = QRectF(left, rect.bottom() - px(8), max(3.0, right - left), px(8))
+    painter.fillRect(strip, QColor(theme.skipped))
+    fill_pattern(painter, strip, QColor(theme.muted), Qt.BrushStyle.BDiagPattern)
+    painter.setPen(QColor(theme.muted))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRect(strip)
+    if QFontMetrics(words).horizontalAdvance(BLIND) <= strip.width():
+        painter.setFont(words)
+        painter.drawText(QRectF(left, strip.top() - px(16), strip.width(), px(14)), LEFT, BLIND)
+
+
+def draw_sample(painter: QPainter, name: str, box: QRectF, theme: Theme, sampled: bool) -> None:
+    """What a series looks like, for the legend; sampled: exact is known for some rows only."""
+    px, middle = theme.px, round(box.center().y())
+    if name == "exact" and sampled:
+        painter.setPen(QPen(QColor(theme.muted), 4 * theme.zoom, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
+        painter.drawPoints([QPointF(box.x() + box.width() * part, middle) for part in (0.15, 0.5, 0.85)])
+    elif name == "exact":
+        painter.fillRect(QRectF(box.x(), middle - px(2.5), box.width(), px(5)), _pale(theme))
+    elif name == "mirror":
+        painter.fillRect(QRectF(box.x(), middle - px(2), box.width(), px(7)), _area(theme))
+        painter.fillRect(QRectF(box.x(), middle - px(3), box.width(), px(1.4)), theme.word("lse"))
+    else:
+        painter.fillRect(QRectF(box.x(), middle, box.width(), 1), QColor(theme.text))
+
+
+def _pale(theme: Theme) -> QColor:
+    return theme.thin(theme.muted, 0.43)
+
+
+def _area(theme: Theme) -> QColor:
+    color = QColor(theme.color("lse"))
+    color.setAlpha(60)
+    return color
