@@ -112,7 +112,7 @@ class RowsCanvas(FocusRing):
         if kept is not None and kept[0] == key:
             return kept[1]
         high = math.ceil(over_rows.rect.bottom() - _strip_top(over_rows)) + 5
-        pixmap = QPixmap(round(self.width() * ratio), round(high * ratio))
+        pixmap = QPixmap(max(1, round(self.width() * ratio)), max(1, round(high * ratio)))
         pixmap.setDevicePixelRatio(ratio)
         pixmap.fill(Qt.GlobalColor.transparent)
         painter = QPainter(pixmap)
@@ -205,7 +205,7 @@ class RowsCanvas(FocusRing):
         key = (self.size(), ratio, view.rows, view.iterations, view.row, *(s.limits for s in self.series.values()))
         if self._ground is not None and self._ground[0] == key:
             return self._ground[1]
-        pixmap = QPixmap(round(self.width() * ratio), round(self.height() * ratio))
+        pixmap = QPixmap(max(1, round(self.width() * ratio)), max(1, round(self.height() * ratio)))
         pixmap.setDevicePixelRatio(ratio)
         pixmap.fill(Qt.GlobalColor.transparent)
         painter = QPainter(pixmap)

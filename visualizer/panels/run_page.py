@@ -139,7 +139,7 @@ class Page:
             times = tuple(t for t in times if measured(t))[: max(1, most)]
             left_out = f" · {len(result.times) - len(times)} more in a larger panel"
         small = theme.ui_font(12)
-        names = max(QFontMetrics(small).horizontalAdvance(t.name) for t in times)
+        names = max((QFontMetrics(small).horizontalAdvance(t.name) for t in times), default=0)
         names, value_width = min(names + px(12), area.width() // 2), px(44)
         track, thick = max(px(20), area.width() - names - value_width), row * 0.6
         scale = track / max((spread(t)[1] for t in times if measured(t)), default=1.0)
