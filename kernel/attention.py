@@ -77,6 +77,8 @@ def _plain(q: Any, k: Any, v: Any) -> bool:
         and type(k) in _PLAIN_TYPES
         and type(v) in _PLAIN_TYPES
         and not torch._C._len_torch_dispatch_stack()
+        and q.layout == k.layout == v.layout == torch.strided
+        and not (q.is_neg() or k.is_neg() or v.is_neg())  # the dispatcher negates what is still to be negated
     )
 
 

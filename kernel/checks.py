@@ -18,6 +18,8 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
             raise TypeError(f"{name} is a {type(x).__name__}; flash_attn_triton takes torch tensors.")
         if x.dtype not in DTYPES:
             raise TypeError(f"{name} is {_name(x.dtype)}; flash_attn_triton takes float16, bfloat16 or float32.")
+        if x.layout != torch.strided:
+            raise TypeError(f"{name} is {_name(x.layout)}; flash_attn_triton takes dense tensors, as to_dense() gives.")
         if x.dim() != 4:
             raise ValueError(
                 f"{name} has shape {tuple(x.shape)}; it must have four dimensions, (batch, heads, seqlen, head_dim)."
@@ -50,5 +52,5 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
         )
 
 
-def _name(dtype: torch.dtype) -> str:
+def _name(dtype: torch.dtype | torch.layout) -> str:
     return str(dtype).removeprefix("torch.")
