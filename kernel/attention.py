@@ -16,6 +16,7 @@ from kernel.forward import attention_forward
 from kernel.launch import constants, exponent_scale, gpu, is_wide, layout, lengths, portable_backward, precision, run
 
 MAX_PLANS: Final = 1024
+MAX_PROGRAMS: Final = (1 << 31) - 1
 
 
 def flash_attn_triton(
@@ -136,10 +137,15 @@ def _make_plan(
     batch, heads, seqlen_q, head_dim = q.shape
     tf32 = precision(q, allow_tf32) == "tf32"
     config = configs.forward(gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, tf32, *asked)
+    programs = batch * heads * -(-seqlen_q // config.block_m)
+    if programs > MAX_PROGRAMS:
+        raise ValueError(
+            f"This needs {programs:,} programs, and a launch has at most {MAX_PROGRAMS:,}; split the batch."
+        )
     return _Plan(
         (batch, heads, seqlen_q, head_dim),
         (batch * heads, seqlen_q),
-        batch * heads * -(-seqlen_q // config.block_m),
+        programs,
         (exponent_scale(scale), *layout(q, k, v), *lengths(q, k)),
         constants(config, head_dim, causal, scale, precision(q, allow_tf32), is_wide(q, k, v)),
         causal,

@@ -8,6 +8,8 @@ import torch
 from kernel import interpreted
 
 DTYPES: Final = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
+# row and key numbers, and a block beyond them, are 32-bit integers in the kernels
+MAX_SEQLEN: Final = (1 << 31) - 1024
 INTERPRETED: Final = bool(interpreted.INTERPRETED.value)
 
 
@@ -43,6 +45,8 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
         raise ValueError(
             f"{heads} query heads cannot share {kv_heads} key heads; heads must be a multiple of kv_heads."
         )
+    if max(q.shape[2], k.shape[2]) > MAX_SEQLEN:
+        raise ValueError(f"The longest sequence is {max(q.shape[2], k.shape[2]):,}; it must be at most {MAX_SEQLEN:,}.")
     if sm_scale is not None and not math.isfinite(sm_scale):
         raise ValueError(f"sm_scale is {sm_scale}; it must be a finite number, or None for 1/sqrt(head_dim).")
     if q.device.type != "cuda" and not INTERPRETED:

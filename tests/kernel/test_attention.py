@@ -220,6 +220,15 @@ def test_plans_are_kept_and_bounded(monkeypatch):
     assert len(_plans) > 0
 
 
+def test_sizes_that_no_launch_can_number_are_refused():
+    x = draw(1, 1, 1, 16)
+    with pytest.raises(ValueError, match=r"longest sequence is 2,147,483,648; .*\.$"):
+        flash_attn_triton(x, *[x.expand(1, 1, 1 << 31, 16)] * 2)
+    many = x.expand(1 << 16, 1 << 16, 1, 16)
+    with pytest.raises(ValueError, match=r"4,294,967,296 programs.*\.$"):
+        flash_attn_triton(many, many, many)
+
+
 def test_cpu_tensors_without_the_interpreter_are_refused():
     program = (
         "import torch; from kernel.attention import flash_attn_triton; x = torch.zeros(1, 1, 8, 16)\n"
