@@ -28,6 +28,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
+from visualizer.svg_words import color_words, digits, matrix, path_data
+
 CAPS: Final = {Qt.PenCapStyle.FlatCap: "butt", Qt.PenCapStyle.SquareCap: "square", Qt.PenCapStyle.RoundCap: "round"}
 JOINS: Final = {Qt.PenJoinStyle.MiterJoin: "miter", Qt.PenJoinStyle.BevelJoin: "bevel"}
 FINE: Final = 2  # pixels of an embedded picture for each of the drawing's, where a fill has no counterpart in SVG
@@ -146,10 +148,10 @@ class Engine(QPaintEngine):
             path.setFillRule(Qt.FillRule.WindingFill)
             self._ids[key] = f"t{len(self._ids)}"
             self._boxes[key] = path.boundingRect()
-            self.defs.append(f'<path id="{self._ids[key]}" d="{_data(path)}"/>')
+            self.defs.append(f'<path id="{self._ids[key]}" d="{path_data(path)}"/>')
         where = QTransform.fromTranslate(at.x(), at.y()) * self._transform()
-        color = _color("fill", self.painter().pen().color())
-        use = f'<use href="#{self._ids[key]}" transform="{_matrix(where)}"{color} aria-label="{escape(text)}"/>'
+        color = color_words("fill", self.painter().pen().color())
+        use = f'<use href="#{self._ids[key]}" transform="{matrix(where)}"{color} aria-label="{escape(text)}"/>'
         self._put(use, where.mapRect(self._boxes[key]))
 
     def drawPixmap(self, rect: QRectF, pixmap: QPixmap, source: QRectF) -> None:
@@ -183,7 +185,7 @@ class Engine(QPaintEngine):
         if limits is not None and not limits.contains(path.boundingRect()):
             path, rule = path.intersected(limits), ""
         if not path.isEmpty():
-            self._put(f'<path d="{_data(path)}"{_color("fill", brush.color())}{rule}/>')
+            self._put(f'<path d="{path_data(path)}"{color_words("fill", brush.color())}{rule}/>')
 
     def _stroke(self, path: QPainterPath) -> None:
         pen = self.painter().pen()
@@ -192,7 +194,7 @@ class Engine(QPaintEngine):
         width = self._width(pen)
         path, limits = self._transform().map(path), self._limits()
         if limits is None or limits.contains(path.boundingRect().adjusted(-width, -width, width, width)):
-            self._put(f'<path d="{_data(path)}" fill="none"{self._pen(pen, width)}/>')
+            self._put(f'<path d="{path_data(path)}" fill="none"{self._pen(pen, width)}/>')
             return
         # the line's own outline, cut: some viewers know no clipping
         stroker = QPainterPathStroker(pen)
@@ -201,18 +203,18 @@ class Engine(QPaintEngine):
         outline.setFillRule(Qt.FillRule.WindingFill)
         cut = outline.simplified().intersected(limits)
         if not cut.isEmpty():
-            self._put(f'<path d="{_data(cut)}"{_color("fill", pen.color())}/>')
+            self._put(f'<path d="{path_data(cut)}"{color_words("fill", pen.color())}/>')
 
     def _width(self, pen: QPen) -> float:
         scale = 1.0 if pen.isCosmetic() else (abs(self._transform().determinant()) or 1.0) ** 0.5
         return (pen.widthF() or 1.0) * scale
 
     def _pen(self, pen: QPen, width: float) -> str:
-        words = f'{_color("stroke", pen.color())} stroke-width="{_n(width)}"'
+        words = f'{color_words("stroke", pen.color())} stroke-width="{digits(width)}"'
         words += f' stroke-linecap="{CAPS.get(pen.capStyle(), "butt")}"'
         words += f' stroke-linejoin="{JOINS.get(pen.joinStyle(), "round")}"'
         if pen.style() != Qt.PenStyle.SolidLine:
-            words += f' stroke-dasharray="{" ".join(_n(x * width) for x in pen.dashPattern())}"'
+            words += f' stroke-dasharray="{" ".join(digits(x * width) for x in pen.dashPattern())}"'
         return words
 
     def _painted(self, path: QPainterPath, brush: QBrush) -> None:
@@ -241,9 +243,10 @@ class Engine(QPaintEngine):
         image.save(buffer, "PNG")  # pyright: ignore[reportArgumentType, reportCallIssue]
         data = base64.b64encode(bytes(buffer.data().data())).decode("ascii")
         style = "" if smooth else ' style="image-rendering: pixelated"'
-        place = f'x="{_n(rect.x())}" y="{_n(rect.y())}" width="{_n(rect.width())}" height="{_n(rect.height())}"'
+        sides = {"x": rect.x(), "y": rect.y(), "width": rect.width(), "height": rect.height()}
+        place = " ".join(f'{name}="{digits(value)}"' for name, value in sides.items())
         transform = self._transform()
-        moved = "" if transform.isIdentity() else f' transform="{_matrix(transform)}"'
+        moved = "" if transform.isIdentity() else f' transform="{matrix(transform)}"'
         self._put(
             f'<image {place} preserveAspectRatio="none"{moved}{style} href="data:image/png;base64,{data}"/>',
             transform.mapRect(rect),
@@ -253,12 +256,12 @@ class Engine(QPaintEngine):
         """Adds an element under the present opacity, and cut where its `bounds` go beyond the limits."""
         words = ""
         if (opacity := self.painter().opacity()) < 1:
-            words += f' opacity="{_n(opacity)}"'
+            words += f' opacity="{digits(opacity)}"'
         limits = self._limits() if bounds is not None else None
         if limits is not None and bounds is not None and not limits.contains(bounds):
             if not limits.intersects(bounds):
                 return
-            data = _data(limits)
+            data = path_data(limits)
             if ("clip", data) not in self._ids:
                 name = self._ids["clip", data] = f"c{len(self._ids)}"
                 self.defs.append(f'<clipPath id="{name}"><path d="{data}" clip-rule="evenodd"/></clipPath>')
@@ -278,40 +281,3 @@ class Engine(QPaintEngine):
 
     def _transform(self) -> QTransform:
         return self.painter().deviceTransform()
-
-
-def _data(path: QPainterPath) -> str:
-    """A path's d attribute."""
-    kinds = QPainterPath.ElementType
-    words: list[str] = []
-    start = last = (0.0, 0.0)
-    for i in range(path.elementCount()):
-        element = path.elementAt(i)
-        x, y = element.x, element.y
-        kind = element.type
-        if kind == kinds.MoveToElement:
-            if words and last == start:
-                words.append("Z")
-            start = (x, y)
-            words.append("M")
-        elif kind != kinds.CurveToDataElement:
-            words.append("L" if kind == kinds.LineToElement else "C")
-        words.append(f"{_n(x)} {_n(y)}")
-        last = (x, y)
-    if words and last == start and path.elementCount() > 1:
-        words.append("Z")
-    return " ".join(words)
-
-
-def _color(name: str, color: QColor) -> str:
-    alpha = f' {name}-opacity="{_n(color.alphaF())}"' if color.alpha() < 255 else ""
-    return f' {name}="{color.name()}"{alpha}'
-
-
-def _matrix(t: QTransform) -> str:
-    return f"matrix({' '.join(_n(x) for x in (t.m11(), t.m12(), t.m21(), t.m22(), t.dx(), t.dy()))})"
-
-
-def _n(x: float) -> str:
-    """A number in at most three decimals, without a needless point."""
-    return f"{x:.3f}".rstrip("0").rstrip(".") if x == x else "0"
