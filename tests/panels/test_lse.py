@@ -438,6 +438,7 @@ def test_long_heads_are_shown_whole(qtbot):
     assert x[np.nanargmax(y)] == pytest.approx(40000, abs=200)
     dots, _ = drawn(panel, "samples")
     assert 10 < len(dots) < 100
+    assert panel.canvas.plots.dots["samples"].getViewBox() is panel.canvas.plots.top_plot.vb
     assert not len(drawn(panel, "exact")[0])
     panel.canvas.plots.top_plot.setXRange(39950, 40050, padding=0)
     x, y = drawn(panel, "mirror")

@@ -32,7 +32,7 @@ class Scale(pg.AxisItem):
         if self.orientation == "left":
             self.setWidth(theme.px(42))
         else:
-            self.setHeight(theme.px(18))
+            self.setHeight(theme.px(16))
 
     def paint(self, painter: QPainter, option: Any, widget: object) -> None:
         plot: Any = self.linkedView()

@@ -53,8 +53,8 @@ class LsePlots(pg.GraphicsView):
         self.blocks = [pg.LinearRegionItem(pen=pg.mkPen(None), movable=False) for _ in self.plots]
         self.marks, self.crosses = ([pg.InfiniteLine() for _ in self.plots] for _ in range(2))
         names = (*UPPER, *LOWER)
-        self.curves = {name: self._curve(self.top_plot if name in UPPER else self.low_plot) for name in names}
-        self.dots = {name: self._curve(self.top_plot if name in UPPER else self.low_plot) for name in DOTTED}
+        self.curves = {name: self._curve(self.low_plot if name in LOWER else self.top_plot) for name in names}
+        self.dots = {name: self._curve(self.low_plot if name in LOWER else self.top_plot) for name in DOTTED}
         for plot, *items in zip(self.plots, self.blocks, self.marks, self.crosses, strict=True):
             for item, z in zip(items, (-10, 10, 11), strict=True):
                 item.setZValue(z)
@@ -120,7 +120,7 @@ class LsePlots(pg.GraphicsView):
     def _arrange(self) -> None:
         """Two thirds of the height for L; the names of the differences stand between the two plots."""
         px = self.theme.px
-        over, foot, gap = px(3), px(18), px(12)
+        over, foot, gap = px(5), px(16), px(12)
         free = max(20, self.height() - over - foot - gap)
         width, top = max(60, self.width() - px(4)), round(free * 0.66)
         self.top_plot.setGeometry(QRectF(0, over, width, top))
