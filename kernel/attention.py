@@ -50,7 +50,8 @@ def flash_attn_triton(
     torch.use_deterministic_algorithms(True), and an inf or NaN may spread in Hopper's gradients within its tile.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
-    causal, asked = bool(causal), (block_m or 0, block_n or 0, num_warps or 0, num_stages or 0)
+    causal = bool(causal)
+    asked = _asked(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages)
     backend = _backend(backend, asked)
     if torch.compiler.is_compiling() or not _plain(q, k, v):
         check(q, k, v, sm_scale)
@@ -268,6 +269,14 @@ def _differentiate(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None)
 
 
 attention.register_autograd(_differentiate, setup_context=_save)
+
+
+def _asked(**numbers: int | None) -> tuple[int, ...]:
+    """The numbers that a person gave, 0 where kernel.configs chooses."""
+    for name, number in numbers.items():
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise ValueError(f"{name} is {number!r}; give a positive whole number, or None for the table's.")
+    return tuple(number or 0 for number in numbers.values())
 
 
 def _backend(backend: str | None, asked: tuple[int, ...]) -> str:

@@ -220,6 +220,14 @@ def test_plans_are_kept_and_bounded(monkeypatch):
     assert len(_plans) > 0
 
 
+@pytest.mark.parametrize("name", ["block_m", "block_n", "num_warps", "num_stages"])
+@pytest.mark.parametrize("value", [0, -16, 64.0, "64", 48])
+def test_numbers_that_cannot_be_are_refused(name, value):
+    x = draw(1, 1, 8, 16)
+    with pytest.raises(ValueError, match=rf"^{name} is {value!r}; .*\.$"):
+        flash_attn_triton(x, x, x, **{name: value})
+
+
 def test_sizes_that_no_launch_can_number_are_refused():
     x = draw(1, 1, 1, 16)
     with pytest.raises(ValueError, match=r"longest sequence is 2,147,483,648; .*\.$"):
