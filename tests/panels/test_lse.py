@@ -22,6 +22,7 @@ from visualizer import theme
 from visualizer.frame import Frame, RunView
 from visualizer.panels.chart import Axes
 from visualizer.panels.lse import LsePanel
+from visualizer.panels.lse_axes import row_ticks
 from visualizer.panels.lse_marks import differences, points
 from visualizer.panels.lse_texts import figures, readout
 from visualizer.presets import PRESETS
@@ -328,7 +329,7 @@ def test_the_wheel_zooms_the_rows_at_the_pointer_and_0_shows_all(qtbot):
     assert 5 < 1023 / (last - first) < 20
     assert first < 700 < last and (700 - first) / (last - first) == pytest.approx(700 / 1023, abs=0.01)
     upper, lower = axes(panel)
-    assert lower.x == upper.x
+    assert lower.x == pytest.approx(upper.x)
     view = frame.lse
     assert view is not None
     inside = view.exact[int(first) : int(last) + 1]
@@ -410,6 +411,16 @@ def test_any_zooming_stays_on_the_rows(moves: list[tuple[float, int]]) -> None:
             assert last - first > 7
     finally:
         panel.deleteLater()
+
+
+@pytest.mark.parametrize("size", [(430, 235), (437, 251), (900, 600)])
+def test_the_ends_of_the_rows_are_numbered(size, qtbot):
+    panel, _ = shown(qtbot, half_way(filled(OPENING)), size)
+    lower = axes(panel)[1]
+    assert lower.x == pytest.approx((0, 1023))
+    values = row_ticks(*lower.x, lower.rect.width(), panel.theme)
+    assert (values[0], values[-1]) == (0, 1023)
+    assert row_ticks(10.5, 20.5, 400, panel.theme) == [12, 14, 16, 18, 20]
 
 
 def test_a_longer_problem_is_shown_whole(qtbot):

@@ -56,4 +56,5 @@ def limits_and_zero(low: float, high: float, pixels: float, theme: Theme) -> lis
 def row_ticks(low: float, high: float, pixels: float, theme: Theme) -> list[float]:
     """Whole rows, the ends of the plot among them where those are rows."""
     inner = [t for t in ticks(low, high, max(1, int(pixels / theme.px(80)))) if t == int(t)]
-    return with_ends(int(low), int(high), inner) if low == int(low) and high == int(high) else inner
+    first, last = round(low), round(high)
+    return with_ends(first, last, inner) if max(abs(low - first), abs(high - last)) < 1e-6 * high else inner

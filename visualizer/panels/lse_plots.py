@@ -45,6 +45,7 @@ class LsePlots(pg.GraphicsView):
         self.plots: tuple[Any, ...] = ()
         super().__init__(parent, background=theme.panel)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.viewport().setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setCacheMode(self.CacheModeFlag.CacheNone)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.top_plot, self.low_plot = self._plot(value_ticks), self._plot(limits_and_zero, row_ticks)
