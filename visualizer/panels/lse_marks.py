@@ -6,6 +6,7 @@ the kernel a thin line on top.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ def look(name: str, theme: Theme, apart: float, ratio: float) -> dict[str, Any]:
     dense = apart < 0.5
     color, width = _ink(name, theme)
     if name == "kernel" and dense:
+        color = QColor(color)
         color.setAlpha(130)  # a broad line, which would hide the mirror's
     pen = _pen(color, ratio * (1.0 if dense and width < 2 else width * theme.zoom))
     if name == "area":
@@ -43,6 +45,7 @@ def dots(name: str, theme: Theme, ratio: float) -> dict[str, Any]:
     return {"pen": None, "symbol": "o", "symbolSize": size, "symbolBrush": QBrush(color), "symbolPen": rim}
 
 
+@cache
 def _ink(name: str, theme: Theme) -> tuple[QColor, float]:
     """A curve's colour and width."""
     return {
