@@ -110,11 +110,8 @@ class Mirror:
 
     def _run_of_full_tiles(self, chip: Chip, head: int, block: int, first: int, count: int) -> Run | None:
         """`count` full tiles from iteration `first`; None where v holds a value that is not finite."""
-        problem = self.tiling.problem
-        tiles = [self.tiling.tile(block, i) for i in range(first, first + count)]
         k, v = (
-            np.stack([self._tile(x, *self.tiling.cols(tile), problem.block_n) for tile in tiles])
-            for x in (self.inputs.k(head), self.inputs.v(head))
+            self._full_tiles(x, block, first, count) for x in (self.inputs.k(head), self.inputs.v(head))
         )  # (T, N, D)
         if not np.isfinite(v).all():
             return None
@@ -241,6 +238,16 @@ class Mirror:
             rows = block * p.block_m + np.arange(p.block_m)
             keep = keep & (cols[None, :] <= rows[:, None] + p.offset)
         return keep
+
+    def _full_tiles(self, x: np.ndarray, block: int, first: int, count: int) -> np.ndarray:
+        """`count` full tiles from iteration `first` on, (T, N, D) float32: neighbours in memory, so lifted at once."""
+        problem, ends = self.tiling.problem, (self.tiling.tile(block, i) for i in (first, first + count - 1))
+        low = min(ends) * problem.block_n
+        rows = _lift(x[low : low + count * problem.block_n])
+        if x.shape[1] < problem.head_dim_pad:
+            rows = np.pad(rows, ((0, 0), (0, problem.head_dim_pad - x.shape[1])))
+        tiles = rows.reshape(count, problem.block_n, -1)
+        return np.ascontiguousarray(tiles[::-1]) if self.tiling.is_leftwards else tiles
 
     def _tile(self, x: np.ndarray, start: int, end: int, size: int) -> np.ndarray:
         """Rows start ... end of one head as a float32 tile (size, D), padded with zeros."""

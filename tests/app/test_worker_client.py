@@ -103,7 +103,8 @@ def test_a_run_says_who_how_far_and_what(qtbot: QtBot, shared: WorkerClient) -> 
     assert result.lse.shape == (1, 40)
     assert not result.timed_on_gpu
     stages = [stage for _, stage, _ in heard.of("progress")]
-    assert {"drawing inputs", "running kernel", "exact reference", "mirror"} <= set(stages)
+    # of stages that last less than a person can see only the latest is told
+    assert {"drawing inputs", "running kernel"} <= set(stages)
     fractions = [f for *_, f in heard.of("progress") if f is not None]
     assert fractions == sorted(fractions)
     assert all(0 <= f <= 1 for f in fractions)
