@@ -277,7 +277,7 @@ def _sampled_rows(problem: Problem) -> np.ndarray:
     scores = problem.num_heads * problem.seqlen_q * max(1, problem.seqlen_k)
     count = problem.seqlen_q if scores <= EXACT_SCORES else problem.seqlen_q * EXACT_SCORES // scores
     count = min(problem.seqlen_q, max(count, 16))
-    return np.unique(np.linspace(0, problem.seqlen_q - 1, count).astype(np.int64)) if count else np.zeros(0, np.int64)
+    return np.arange(count, dtype=np.int64) * (problem.seqlen_q - 1) // max(1, count - 1)
 
 
 def _size(x: np.ndarray) -> float:
