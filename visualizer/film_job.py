@@ -58,8 +58,10 @@ class FilmJob(QObject):
         """As cancel, but done when it returns: the window closes."""
         if self.is_running:
             self._is_cancelled = True
-            self._process.kill()
-            self._process.waitForFinished(GRACE_MS)
+            self._process.terminate()
+            if not self._process.waitForFinished(GRACE_MS):
+                self._process.kill()
+                self._process.waitForFinished(GRACE_MS)
         self._clean()
 
     def _read(self) -> None:

@@ -72,6 +72,7 @@ def _mp4(path: Path, fps: float) -> Iterator[Add]:
                  "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart",
                  "-f", "mp4", str(path)],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                start_new_session=True,  # a Ctrl+C is ours to act on
             )  # fmt: skip
         assert process.stdin is not None
         try:

@@ -81,16 +81,39 @@ def export(args: argparse.Namespace) -> int:
         raise UsageError(f"{what} cannot be written as {suffix}: numbers (.npz, .csv) are those of values or lse.")
     if (suffix in FILMS and args.step is not None) or (suffix not in FILMS and args.steps is not None):
         raise UsageError("--steps is for films (.gif, .mp4), --step for everything else.")
-    # as with Ctrl+C: what is half written goes
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _export(args, what, suffix)
+        with Stop() as stop:
+            _export(args, what, suffix, stop)
     except (ExportError, RenderError) as error:
         raise UsageError(str(error)) from error
     return 0
 
 
-def _export(args: argparse.Namespace, what: str, suffix: str) -> None:
+class Stop:
+    """Ctrl+C and SIGTERM end an export between two frames: raised within a widget's painting, Qt would swallow it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        for kind in (signal.SIGINT, signal.SIGTERM):
+            self._before[kind] = signal.signal(kind, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for kind, handler in self._before.items():
+            signal.signal(kind, handler)
+
+    def _ask(self, kind: int, frame: object) -> None:
+        self.asked = True
+
+    def check(self) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+
+
+def _export(args: argparse.Namespace, what: str, suffix: str, stop: Stop) -> None:
     from visualizer import export
     from visualizer.render import natural_size
 
@@ -99,7 +122,7 @@ def _export(args: argparse.Namespace, what: str, suffix: str) -> None:
     look: dict[str, Any] = {"size": size, "scale": args.scale, "theme": args.theme, "zoom": args.zoom}
     if suffix in export.FILMS:
         states = export.frames(state, *(args.steps or (0, -1, 1)))
-        export.film(what, states, args.out, fps=args.fps, progress=_progress(args.progress), **look)
+        export.film(what, states, args.out, fps=args.fps, progress=_progress(args.progress, stop), **look)
         return
     if args.step is not None:
         state = export.at(state, args.step)
@@ -111,10 +134,11 @@ def _export(args: argparse.Namespace, what: str, suffix: str) -> None:
         export_values(what, state, args.out)
 
 
-def _progress(lines: bool) -> Callable[[int, int], None]:
-    """Tells a program line by line, a person in one line that changes, and nobody else."""
+def _progress(lines: bool, stop: Stop) -> Callable[[int, int], None]:
+    """Tells a program line by line, a person in one line that changes, and nobody else; stops when asked to."""
 
     def tell(done: int, total: int) -> None:
+        stop.check()
         if lines:
             print(f"{done}/{total}", flush=True)
         elif sys.stderr.isatty():
