@@ -18,8 +18,8 @@ from kernel.tiling import Position, Tiling
 from visualizer.program import Program, between
 
 EVENTS: Final = ("max moved", "partial tile", "store", "non-finite")
-CACHE_BYTES: Final = 64 << 20
-KEPT_BYTES: Final = 96 << 20
+CACHE_BYTES: Final = 32 << 20
+KEPT_BYTES: Final = 192 << 20
 MIN_SPACING, MAX_SPACING = 64, 256
 EXACT_SCORES: Final = 1 << 26
 SEARCH_TILES: Final = 2000
