@@ -129,7 +129,7 @@ def attend(problem: Problem, q: Any, k: Any, v: Any) -> Any:
     from kernel.attention import flash_attn_triton
 
     p = problem
-    blocks = {} if p.backend == "hopper" else {"block_m": p.block_m, "block_n": p.block_n}
+    blocks: dict[str, Any] = {} if p.backend == "hopper" else {"block_m": p.block_m, "block_n": p.block_n}
     return flash_attn_triton(q, k, v, p.causal, p.scale, return_lse=True, backend=p.backend, **blocks)
 
 

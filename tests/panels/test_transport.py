@@ -58,7 +58,7 @@ def picture(panel: TransportPanel) -> QImage:
 
 
 def near(a: QColor, b: QColor) -> bool:
-    return all(abs(x - y) <= 2 for x, y in zip(a.getRgb(), b.getRgb(), strict=True))  # pyright: ignore
+    return all(abs(x - y) <= 2 for x, y in zip(a.getRgb(), b.getRgb(), strict=True))
 
 
 def test_buttons_ask_for_steps(qtbot: QtBot) -> None:
