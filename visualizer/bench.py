@@ -43,7 +43,10 @@ def bench_ui(seqlens: Iterable[int], head_dims: Iterable[int], say: Callable[[st
             say(f"window at seqlen {seqlen:,}, head_dim {head_dim}")
             windows.append(_in_own_process(seqlen, head_dim))
     say("mirror")
-    return {"machine": machine(), "windows": windows, "mirror": bench_mirror()}
+    mirror: dict[str, float | None] = {**bench_mirror()}
+    say("Triton's interpreter")
+    mirror["interpreter_ms"] = interpreter_ms()
+    return {"machine": machine(), "windows": windows, "mirror": mirror}
 
 
 def machine() -> dict[str, Any]:
@@ -80,6 +83,17 @@ def bench_mirror() -> dict[str, float]:
             if turn:
                 times[name].append((time.perf_counter() - start) * 1e3)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def interpreter_ms() -> float | None:
+    """Milliseconds of the kernel in Triton's interpreter on the opening problem; None where it does not run."""
+    from visualizer.worker_call import WorkerError, call_worker
+
+    try:
+        result = call_worker(Problem())
+    except WorkerError:
+        return None
+    return None if result.timed_on_gpu else result.times[0].ms
 
 
 def plain_loop(problem: Problem, inputs: Inputs, head: int, block: int) -> tuple[np.ndarray, np.ndarray]:
@@ -126,9 +140,14 @@ def table(result: dict[str, Any]) -> str:
     lines += [
         "",
         f"mirror, 1 x 2 x 1024 x 64   {mirror['mirror_ms']:.0f} ms, a plain NumPy loop {mirror['plain_ms']:.0f} ms",
+        f"Triton's interpreter        {_ms(mirror['interpreter_ms'])}",
         "step, seek, scrub: p50 / p95 in ms, from the wish until the window's picture is read back from the screen",
     ]
     return "\n".join(lines)
+
+
+def _ms(milliseconds: float | None) -> str:
+    return "does not run here" if milliseconds is None else f"{milliseconds:,.0f} ms"
 
 
 def _pair(quantiles: list[float]) -> str:
