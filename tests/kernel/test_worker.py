@@ -1,7 +1,6 @@
 """The worker process, spoken to in its own protocol; and what its failures say."""
 
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from kernel import machine, protocol
 from kernel.problem import Problem, ProblemError
 from kernel.results import Hello, RunResult
-from kernel.worker import read_problem
+from kernel.worker import main, read_problem
 
 ROOT = Path(__file__).parents[2]
 SMALL = Problem(heads=1, kv_heads=1, seqlen_q=40, seqlen_k=40, head_dim=16, block_m=16, block_n=16)
@@ -275,14 +274,20 @@ kernel.run.attend = fault
     assert worker.process.wait(10) == 1
 
 
-def test_no_terminal_is_taken_for_a_client() -> None:
-    leader, follower = os.openpty()
-    done = subprocess.run([sys.executable, "-m", "kernel.worker"], stdin=follower, capture_output=True, cwd=ROOT)
-    os.close(leader)
-    os.close(follower)
-    assert done.returncode == 2
-    assert done.stdout == b""
-    assert done.stderr.startswith(b"This is the worker of FlashScope")
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stdin", [Terminal(), None])
+def test_no_terminal_is_taken_for_a_client(
+    stdin: io.StringIO | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert main() == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("This is the worker of FlashScope")
 
 
 def test_it_dies_when_killed(start: Any) -> None:
