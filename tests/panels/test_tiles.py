@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QImage, QWheelEvent
+from PySide6.QtGui import QImage, QPainter, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -533,3 +533,25 @@ def test_tiles_in_view_lie_one_after_another() -> None:
     starts = axis.edges(np.array(axis.tiles()))
     assert all(a < b for a, b in pairwise(starts))
     assert [axis.tile_at(sum(axis.span(t)) / 2) for t in list(axis.tiles())[1:-1]] == list(axis.tiles())[1:-1]
+
+
+def test_a_narrow_tile_at_hand_carries_no_words(qtbot, monkeypatch):
+    problem = Problem(heads=1, kv_heads=1, seqlen_q=300, seqlen_k=333, head_dim=16, block_m=64)
+    tape = Tape(problem)
+    said = []
+
+    class Painter(QPainter):
+        def drawText(self, *args):
+            said.extend(args[-1].split("\n"))
+            super().drawText(*args)
+
+    monkeypatch.setattr("visualizer.panels.tiles_map.QPainter", Painter)
+    panel = TilesPanel(theme.DARK)
+    qtbot.addWidget(panel)
+    panel.resize(600, 500)
+    for iteration, words in ((4, True), (5, False)):
+        step = tape.tiling.index(Position(0, 4, iteration, "load_k"))
+        panel.show_frame(resolve(State(problem=problem, step=step), tape, RunView()))
+        said.clear()
+        panel.map.grab()
+        assert ("row 256" in said) == words

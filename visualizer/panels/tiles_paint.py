@@ -170,6 +170,9 @@ class MapPainter:
         metrics, px = QFontMetricsF(font), place.theme.px
         text = tile_text(view.block * place.rows.block, (view.tile or 0) * place.keys.block)
         inner = rect.intersected(place.map_rect).adjusted(px(5), px(3), 0, 0)
+        # the last tile may be narrower than a whole one, and a zoomed map may show a part of it
+        if inner.width() < max(metrics.horizontalAdvance(line) for line in text):
+            return
         if not _holds_text(place, view, metrics):
             return
         painter.setFont(font)
