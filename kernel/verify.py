@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -219,6 +219,27 @@ def verdict(problem: Problem, backend: str, errors: Errors, mirror: Differences)
     if backend == "interpreter" or mirror.o_max > 2 * errors.o_bound or mirror.lse_max > 2 * errors.lse_bound:
         return False, f"The kernel is near exact, but not what the mirror shows: {difference}, first at {mirror.first}."
     return True, f"{right} The mirror, which adds in another order, differs {difference}{programs}."
+
+
+def figures(errors: Errors, differences: Differences) -> dict[str, Any]:
+    """Errors and differences as the fields of RunResult."""
+    return {
+        "o_error": errors.o_error,
+        "o_error_eager": errors.o_error_eager,
+        "o_bound": errors.o_bound,
+        "lse_error": errors.lse_error,
+        "lse_bound": errors.lse_bound,
+        "rows_checked": errors.rows_checked,
+        "first_bad": errors.first_bad,
+        "o_tiles": errors.o_tiles,
+        "lse_tiles": errors.lse_tiles,
+        "mirror_o_differing": differences.o_differing,
+        "mirror_lse_differing": differences.lse_differing,
+        "mirror_o_max": differences.o_max,
+        "mirror_lse_max": differences.lse_max,
+        "compared_programs": -1 if differences.all_programs else differences.programs,
+        "first_differing": differences.first,
+    }
 
 
 def size(x: float) -> str:

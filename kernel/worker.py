@@ -28,7 +28,6 @@ from kernel.machine import CannotRun
 from kernel.problem import FIELDS, Problem, ProblemError
 from kernel.results import Hello
 
-TENSOR_PART: Final = 8 << 20
 QUIET_SECONDS: Final = 0.05
 
 

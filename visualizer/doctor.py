@@ -17,7 +17,6 @@ from visualizer.worker_call import WorkerError, call_hello
 PACKAGES: Final = (
     "PySide6-Essentials",
     "pyqtgraph",
-    "superqt",
     "numpy",
     "ml-dtypes",
     "msgpack",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -262,6 +262,3 @@ class Frame:
     ledger: LedgerView | None = None
     transport: TransportView | None = None
     options: dict[str, str] = field(default_factory=dict)
-
-    def with_run(self, run: RunView) -> Frame:
-        return replace(self, run=run)

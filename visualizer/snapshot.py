@@ -16,7 +16,6 @@ from visualizer.arrays import arrays
 from visualizer.picture_client import PictureClient, PictureError
 
 QT_KEY: Final = "Qt"
-BOTH: Final = "o and lse belong together"
 
 
 class Snapshots:
