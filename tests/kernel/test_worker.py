@@ -74,8 +74,10 @@ class Process:
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Process]:
-    """One worker for all tests that leave it alive."""
+    """One worker for all tests that leave it alive; it has said hello, so it has torch, whichever test comes first."""
     process = Process()
+    process.send(op="hello")
+    assert process.answer()["type"] == "hello"
     yield process
     process.kill()
 
