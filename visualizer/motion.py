@@ -58,11 +58,11 @@ class Flight(QWidget):
         self.hide()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setOpacity(0.92)
-        painter.drawImage(self.rect(), self._image)
-        painter.setPen(QPen(self._color, 1))
-        painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        with QPainter(self) as painter:
+            painter.setOpacity(0.92)
+            painter.drawImage(self.rect(), self._image)
+            painter.setPen(QPen(self._color, 1))
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
 
     def _move(self, rect: QRect) -> None:
         self.setGeometry(rect)

@@ -40,9 +40,8 @@ def svg(widget: QWidget, ground: QColor, size: tuple[int, int] | None = None) ->
     """A widget that is shown, on `ground`; `size` cuts it, or leaves room."""
     width, height = size or (widget.width(), widget.height())
     device = Device(width, height)
-    painter = QPainter(device)
-    widget.render(painter, QPoint(0, 0))
-    painter.end()
+    with QPainter(device) as painter:
+        widget.render(painter, QPoint(0, 0))
     title = escape(widget.accessibleName() or "FlashScope")
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n'
@@ -226,13 +225,12 @@ class Engine(QPaintEngine):
             return
         image = QImage(box.size() * FINE, QImage.Format.Format_ARGB32_Premultiplied)
         image.fill(0)
-        painter = QPainter(image)
-        painter.setRenderHints(self.painter().renderHints())
-        painter.scale(FINE, FINE)
-        painter.translate(-box.x(), -box.y())
-        painter.setBrushOrigin(self.painter().brushOrigin())
-        painter.fillPath(path, brush)
-        painter.end()
+        with QPainter(image) as painter:
+            painter.setRenderHints(self.painter().renderHints())
+            painter.scale(FINE, FINE)
+            painter.translate(-box.x(), -box.y())
+            painter.setBrushOrigin(self.painter().brushOrigin())
+            painter.fillPath(path, brush)
         self._picture(QRectF(box), image, smooth=True)
 
     def _picture(self, rect: QRectF, image: QImage, smooth: bool | None = None) -> None:

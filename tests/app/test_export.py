@@ -190,9 +190,8 @@ def test_an_svg_looks_like_the_picture(what: str, look: theme.Theme, dressed: QA
     renderer = QSvgRenderer(drawn)
     assert renderer.isValid()
     image = QImage(*size, QImage.Format.Format_RGB32)
-    painter = QPainter(image)
-    renderer.render(painter)
-    painter.end()
+    with QPainter(image) as painter:
+        renderer.render(painter)
     assert distance(pil(image), picture) < 5  # letters are smoothed otherwise
     # no larger part is missing or stands elsewhere
     coarse = [x.resize((size[0] // 20, size[1] // 20), Image.Resampling.BOX) for x in (pil(image), picture)]

@@ -121,26 +121,26 @@ class Canvas(QWidget):
         self.refresh()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter, dirty = QPainter(self), event.rect()
-        for shape in self.sheet.shapes:
-            if not shape.reaches(dirty):
-                continue
-            if shape.image is not None:
-                painter.drawImage(shape.rect, shape.image)
-            elif shape.width:
-                style = Qt.PenStyle.DashLine if shape.dashed else Qt.PenStyle.SolidLine
-                painter.setRenderHint(QPainter.RenderHint.Antialiasing, _slanted(shape.points))
-                painter.setPen(QPen(shape.color, shape.width, style))
-                painter.drawPolyline(QPolygonF(shape.points))
-            else:
-                painter.fillRect(shape.rect, shape.color)
-        for item in self.sheet.texts:
-            if not item.rect.intersects(dirty):
-                continue
-            painter.setFont(item.font)
-            painter.setPen(item.color)
-            painter.drawText(item.rect, Qt.TextFlag.TextDontClip | LEFT, item.text)
-        painter.end()
+        dirty = event.rect()
+        with QPainter(self) as painter:
+            for shape in self.sheet.shapes:
+                if not shape.reaches(dirty):
+                    continue
+                if shape.image is not None:
+                    painter.drawImage(shape.rect, shape.image)
+                elif shape.width:
+                    style = Qt.PenStyle.DashLine if shape.dashed else Qt.PenStyle.SolidLine
+                    painter.setRenderHint(QPainter.RenderHint.Antialiasing, _slanted(shape.points))
+                    painter.setPen(QPen(shape.color, shape.width, style))
+                    painter.drawPolyline(QPolygonF(shape.points))
+                else:
+                    painter.fillRect(shape.rect, shape.color)
+            for item in self.sheet.texts:
+                if not item.rect.intersects(dirty):
+                    continue
+                painter.setFont(item.font)
+                painter.setPen(item.color)
+                painter.drawText(item.rect, Qt.TextFlag.TextDontClip | LEFT, item.text)
 
 
 def wrap(text: str, metrics: QFontMetrics, width: int) -> list[str]:

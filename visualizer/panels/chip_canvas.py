@@ -63,12 +63,11 @@ class ChipCanvas(FocusRing):
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.view is None:
             return
-        painter = QPainter(self)
-        self.slots.paint(painter, self.devicePixelRatioF())
-        self._paint_row(painter)
-        self._paint_hover(painter)
-        self.paint_ring(painter)
-        painter.end()
+        with QPainter(self) as painter:
+            self.slots.paint(painter, self.devicePixelRatioF())
+            self._paint_row(painter)
+            self._paint_hover(painter)
+            self.paint_ring(painter)
 
     def _paint_row(self, painter: QPainter) -> None:
         assert self.view is not None

@@ -126,16 +126,15 @@ class Slots:
         pixmap = QPixmap(size * ratio)
         pixmap.setDevicePixelRatio(ratio)
         pixmap.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(pixmap)
-        rect = QRect(QPoint(0, 0), size)
-        painter.setFont(self._bold)
-        painter.setPen(theme.word(slot.quantity) if slot.held else QColor(theme.muted))
-        painter.drawText(rect, CENTER if centred else LEFT, text)
-        if self._width(text, self._bold) + theme.px(6) + self._width(note, self._small) <= rect.width():
-            painter.setFont(self._small)
-            painter.setPen(QColor(theme.bad if slot.nans else theme.muted))
-            painter.drawText(rect, RIGHT, note)
-        painter.end()
+        with QPainter(pixmap) as painter:
+            rect = QRect(QPoint(0, 0), size)
+            painter.setFont(self._bold)
+            painter.setPen(theme.word(slot.quantity) if slot.held else QColor(theme.muted))
+            painter.drawText(rect, CENTER if centred else LEFT, text)
+            if self._width(text, self._bold) + theme.px(6) + self._width(note, self._small) <= rect.width():
+                painter.setFont(self._small)
+                painter.setPen(QColor(theme.bad if slot.nans else theme.muted))
+                painter.drawText(rect, RIGHT, note)
         return pixmap
 
     def legend(self) -> list[tuple[str, str]]:

@@ -91,24 +91,23 @@ class Equations(QWidget):
         self._arrange()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(self.theme.field))
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.drawRoundedRect(self.rect(), self.theme.px(5), self.theme.px(5))
-        muted = QColor(self.theme.muted)
-        for line in self.lines:
-            if line.fresh:
-                edge = QRect(self.theme.px(4), line.rect.top() + 1, self.theme.px(3), line.rect.height() - 2)
-                painter.fillRect(edge, self.theme.color(line.fresh))
-            painter.setFont(self._font)
-            painter.setPen(line.color)
-            painter.drawText(line.rect, ALIGN, line.text)
-            if line.note_rect is not None:
-                painter.setFont(self._small)
-                painter.setPen(muted)
-                painter.drawText(line.note_rect, ALIGN, line.note)
-        painter.end()
+        with QPainter(self) as painter:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(self.theme.field))
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.drawRoundedRect(self.rect(), self.theme.px(5), self.theme.px(5))
+            muted = QColor(self.theme.muted)
+            for line in self.lines:
+                if line.fresh:
+                    edge = QRect(self.theme.px(4), line.rect.top() + 1, self.theme.px(3), line.rect.height() - 2)
+                    painter.fillRect(edge, self.theme.color(line.fresh))
+                painter.setFont(self._font)
+                painter.setPen(line.color)
+                painter.drawText(line.rect, ALIGN, line.text)
+                if line.note_rect is not None:
+                    painter.setFont(self._small)
+                    painter.setPen(muted)
+                    painter.drawText(line.note_rect, ALIGN, line.note)
 
     def _arrange(self) -> None:
         """Sets the heading and the equations; too long ones are broken before an equals sign."""

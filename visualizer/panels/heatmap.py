@@ -92,22 +92,23 @@ def draw_tile(
         values = np.where(keep, values, np.float32(0))
     values = thin_out(values, height, width)
     index = to_index(values, levels)
-    painter = QPainter(pixmap)
-    painter.drawImage(whole, _image(table[index]))
-    if keep is not None and not keep.all():
-        masked = thin_out((~keep).astype(np.float32), height, width) > 0
-        _hatch(painter, whole, masked, QColor(theme.skipped), QColor(theme.muted), Qt.BrushStyle.BDiagPattern, ratio)
-    else:
-        masked = None
-    nothing = index == NEG_INF
-    if nothing.any():
-        _hatch(painter, whole, nothing, QColor(theme.panel), QColor(theme.muted), Qt.BrushStyle.HorPattern, ratio)
-    wrong = index == NAN
-    if wrong.any():
-        _hatch(painter, whole, wrong, QColor(LOUD), QColor("#000000"), Qt.BrushStyle.DiagCrossPattern, ratio)
-    if font is not None:
-        _numbers(painter, whole, values, table[index], masked, font, ratio)
-    painter.end()
+    with QPainter(pixmap) as painter:
+        painter.drawImage(whole, _image(table[index]))
+        if keep is not None and not keep.all():
+            masked = thin_out((~keep).astype(np.float32), height, width) > 0
+            _hatch(
+                painter, whole, masked, QColor(theme.skipped), QColor(theme.muted), Qt.BrushStyle.BDiagPattern, ratio
+            )
+        else:
+            masked = None
+        nothing = index == NEG_INF
+        if nothing.any():
+            _hatch(painter, whole, nothing, QColor(theme.panel), QColor(theme.muted), Qt.BrushStyle.HorPattern, ratio)
+        wrong = index == NAN
+        if wrong.any():
+            _hatch(painter, whole, wrong, QColor(LOUD), QColor("#000000"), Qt.BrushStyle.DiagCrossPattern, ratio)
+        if font is not None:
+            _numbers(painter, whole, values, table[index], masked, font, ratio)
     return pixmap
 
 
@@ -160,12 +161,11 @@ def _hatch(
     layer = QImage(round(rect.width() * ratio), round(rect.height() * ratio), stencil.format())
     layer.setDevicePixelRatio(ratio)
     layer.fill(Qt.GlobalColor.transparent)
-    inner = QPainter(layer)
-    inner.drawImage(rect, stencil)
-    inner.setCompositionMode(QPainter.CompositionMode.CompositionMode_SourceAtop)
-    inner.fillRect(rect, ground)
-    fill_pattern(inner, rect, ink, style)
-    inner.end()
+    with QPainter(layer) as inner:
+        inner.drawImage(rect, stencil)
+        inner.setCompositionMode(QPainter.CompositionMode.CompositionMode_SourceAtop)
+        inner.fillRect(rect, ground)
+        fill_pattern(inner, rect, ink, style)
     painter.drawImage(QPointF(0, 0), layer)
 
 
@@ -223,13 +223,12 @@ def _signs(family: str, size: int, ratio: float) -> np.ndarray:
     wide, high = math.ceil(metrics.horizontalAdvance("0") * ratio), math.ceil(metrics.height() * ratio)
     image = QImage(wide * len(SIGNS), high, QImage.Format.Format_Grayscale8)
     image.fill(Qt.GlobalColor.black)
-    painter = QPainter(image)
-    painter.scale(ratio, ratio)
-    painter.setFont(font)
-    painter.setPen(Qt.GlobalColor.white)
-    for i, sign in enumerate(SIGNS):
-        box = QRectF(i * wide / ratio, 0, wide / ratio, high / ratio)
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, sign)
-    painter.end()
+    with QPainter(image) as painter:
+        painter.scale(ratio, ratio)
+        painter.setFont(font)
+        painter.setPen(Qt.GlobalColor.white)
+        for i, sign in enumerate(SIGNS):
+            box = QRectF(i * wide / ratio, 0, wide / ratio, high / ratio)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, sign)
     raw = np.frombuffer(image.constBits(), np.uint8).reshape(high, image.bytesPerLine())[:, : wide * len(SIGNS)]
     return np.ascontiguousarray(raw.reshape(high, len(SIGNS), wide).transpose(1, 0, 2))

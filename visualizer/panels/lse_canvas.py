@@ -91,24 +91,24 @@ class LseCanvas(FocusRing):
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.view is None:
             return
-        painter, theme = QPainter(self), self.theme
-        looks = {
-            "word": (self.texts.words, QColor(theme.muted)),
-            "number": (self.texts.numbers, QColor(theme.text)),
-            "muted": (self.texts.numbers, QColor(theme.muted)),
-        }
-        for label in (*self.legend, *self.figures):
-            if not label.rect.intersects(QRectF(event.rect())):
-                continue
-            if label.kind == "sample":
-                draw_sample(painter, label.text, label.rect, theme, self.view.sampled)
-                continue
-            font, color = looks[label.kind]
-            painter.setFont(font)
-            painter.setPen(color)
-            painter.drawText(label.rect, LEFT, label.text)
-        self.paint_ring(painter)
-        painter.end()
+        theme = self.theme
+        with QPainter(self) as painter:
+            looks = {
+                "word": (self.texts.words, QColor(theme.muted)),
+                "number": (self.texts.numbers, QColor(theme.text)),
+                "muted": (self.texts.numbers, QColor(theme.muted)),
+            }
+            for label in (*self.legend, *self.figures):
+                if not label.rect.intersects(QRectF(event.rect())):
+                    continue
+                if label.kind == "sample":
+                    draw_sample(painter, label.text, label.rect, theme, self.view.sampled)
+                    continue
+                font, color = looks[label.kind]
+                painter.setFont(font)
+                painter.setPen(color)
+                painter.drawText(label.rect, LEFT, label.text)
+            self.paint_ring(painter)
 
     def _fit_again(self) -> None:
         if self.plots.is_zoomed:

@@ -58,22 +58,21 @@ class Tick(QCheckBox):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme, px = self.theme, self.theme.px
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        side = px(16)
-        box = QRectF(0.5, (self.height() - side) / 2 + 0.5, side - 1, side - 1)
-        around = theme.text if self.hasFocus() else theme.accent if self.isChecked() else theme.muted
-        painter.setPen(QPen(QColor(around), px(1)))
-        painter.setBrush(QColor(theme.accent if self.isChecked() else theme.field))
-        painter.drawRoundedRect(box, px(4), px(4))
-        if self.isChecked():
-            painter.setPen(QPen(QColor("#10151b"), px(2)))
-            at = [(0.24, 0.52), (0.43, 0.70), (0.76, 0.32)]
-            painter.drawPolyline([QPointF(box.x() + x * side, box.y() + y * side) for x, y in at])
-        painter.setPen(QColor(theme.text))
-        painter.setFont(theme.ui_font(13))
-        painter.drawText(self.rect().adjusted(px(23), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, self.text())
-        painter.end()
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            side = px(16)
+            box = QRectF(0.5, (self.height() - side) / 2 + 0.5, side - 1, side - 1)
+            around = theme.text if self.hasFocus() else theme.accent if self.isChecked() else theme.muted
+            painter.setPen(QPen(QColor(around), px(1)))
+            painter.setBrush(QColor(theme.accent if self.isChecked() else theme.field))
+            painter.drawRoundedRect(box, px(4), px(4))
+            if self.isChecked():
+                painter.setPen(QPen(QColor("#10151b"), px(2)))
+                at = [(0.24, 0.52), (0.43, 0.70), (0.76, 0.32)]
+                painter.drawPolyline([QPointF(box.x() + x * side, box.y() + y * side) for x, y in at])
+            painter.setPen(QColor(theme.text))
+            painter.setFont(theme.ui_font(13))
+            painter.drawText(self.rect().adjusted(px(23), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, self.text())
 
 
 class Choice(QComboBox):
@@ -85,11 +84,10 @@ class Choice(QComboBox):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        painter = QPainter(self)
-        painter.setPen(QColor(self.theme.text))
-        painter.setFont(self.theme.ui_font(12))
-        painter.drawText(self.rect().adjusted(0, 0, -self.theme.px(7), 0), RIGHT, "▾")
-        painter.end()
+        with QPainter(self) as painter:
+            painter.setPen(QColor(self.theme.text))
+            painter.setFont(self.theme.ui_font(12))
+            painter.drawText(self.rect().adjusted(0, 0, -self.theme.px(7), 0), RIGHT, "▾")
 
 
 class Named(QLabel):

@@ -38,10 +38,9 @@ def paint_chevron(widget: QWidget, theme: Theme) -> None:
     """The sign at a widget's right end that says: this opens a list."""
     size = theme.px(3.5)
     middle = QPointF(widget.width() - theme.px(12), widget.height() / 2)
-    painter = QPainter(widget)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(theme.muted), max(1.2, theme.zoom * 1.4)))
-    painter.drawPolyline(
-        [middle + QPointF(-size, -size / 2), middle + QPointF(0, size / 2), middle + QPointF(size, -size / 2)]
-    )
-    painter.end()
+    with QPainter(widget) as painter:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(theme.muted), max(1.2, theme.zoom * 1.4)))
+        painter.drawPolyline(
+            [middle + QPointF(-size, -size / 2), middle + QPointF(0, size / 2), middle + QPointF(size, -size / 2)]
+        )

@@ -91,15 +91,14 @@ class RowsCanvas(FocusRing):
         view = self.view
         if view is None:
             return
-        painter = QPainter(self)
-        painter.drawPixmap(0, 0, self._background())
-        for quantity, _ in QUANTITIES:
-            over_rows, history = self.axes(quantity)
-            painter.drawPixmap(QPointF(0, _strip_top(over_rows)), self._curves(quantity, over_rows, history))
-            self._paint_marks(painter, quantity, over_rows, history)
-            self._paint_readout(painter, quantity, history)
-        self.paint_ring(painter)
-        painter.end()
+        with QPainter(self) as painter:
+            painter.drawPixmap(0, 0, self._background())
+            for quantity, _ in QUANTITIES:
+                over_rows, history = self.axes(quantity)
+                painter.drawPixmap(QPointF(0, _strip_top(over_rows)), self._curves(quantity, over_rows, history))
+                self._paint_marks(painter, quantity, over_rows, history)
+                self._paint_readout(painter, quantity, history)
+            self.paint_ring(painter)
 
     def _curves(self, quantity: str, over_rows: Axes, history: Axes) -> QPixmap:
         """The curves of a quantity, drawn again only when one of them changes: a step changes one quantity at most."""
@@ -115,13 +114,12 @@ class RowsCanvas(FocusRing):
         pixmap = QPixmap(max(1, round(self.width() * ratio)), max(1, round(high * ratio)))
         pixmap.setDevicePixelRatio(ratio)
         pixmap.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(pixmap)
-        painter.translate(0, -_strip_top(over_rows))
-        color, rows = self.theme.word(quantity), np.arange(view.rows[0], view.rows[1])
-        draw_line(painter, outline(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
-        draw_line(painter, outline(history, np.arange(len(series.history)), series.history), color, self.theme.zoom)
-        self._paint_missing(painter, quantity, over_rows)
-        painter.end()
+        with QPainter(pixmap) as painter:
+            painter.translate(0, -_strip_top(over_rows))
+            color, rows = self.theme.word(quantity), np.arange(view.rows[0], view.rows[1])
+            draw_line(painter, outline(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
+            draw_line(painter, outline(history, np.arange(len(series.history)), series.history), color, self.theme.zoom)
+            self._paint_missing(painter, quantity, over_rows)
         self._strips[quantity] = (key, pixmap)
         return pixmap
 
@@ -208,35 +206,34 @@ class RowsCanvas(FocusRing):
         pixmap = QPixmap(max(1, round(self.width() * ratio)), max(1, round(self.height() * ratio)))
         pixmap.setDevicePixelRatio(ratio)
         pixmap.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(pixmap)
-        px = self.theme.px
-        for quantity, _ in QUANTITIES:
-            over_rows, history = self.axes(quantity)
-            low, high = over_rows.y
-            values = [low, (low + high) / 2, high] if low >= 0 else sorted({low, 0.0, high})
-            draw_grid(painter, over_rows, values, self.theme, self._small, labels=True)
-            draw_grid(painter, history, values, self.theme, self._small, labels=False)
-        over_rows, history = self.axes("l")
-        start, end = view.rows
-        inner = [t for t in ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(60)))) if t == int(t)]
-        draw_x_ticks(painter, over_rows, with_ends(start, end - 1, inner), self.theme, self._small)
-        last = max(0, view.iterations - 1)
-        inner = [t for t in ticks(0, last, max(1, int(history.rect.width() / px(50)))) if t == int(t)]
-        draw_x_ticks(painter, history, with_ends(0, last, inner), self.theme, self._small)
-        over_rows, history = self.axes("m")
-        painter.setFont(self._words)
-        painter.setPen(QColor(self.theme.muted))
-        align = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
-        metrics, right = QFontMetrics(self._words), (history.rect.left() - px(8), float(self.width()))
-        words = (
-            ("all rows of the block", "all rows"),
-            (f"row {start + view.row:,} by tile", f"row {start + view.row:,}"),
-        )
-        for axes, end, texts in zip((over_rows, history), right, words, strict=True):
-            width = end - axes.rect.left()
-            text = next((t for t in texts if metrics.horizontalAdvance(t) <= width), "")
-            painter.drawText(QRectF(axes.rect.left(), 0, width, px(14)), align, text)
-        painter.end()
+        with QPainter(pixmap) as painter:
+            px = self.theme.px
+            for quantity, _ in QUANTITIES:
+                over_rows, history = self.axes(quantity)
+                low, high = over_rows.y
+                values = [low, (low + high) / 2, high] if low >= 0 else sorted({low, 0.0, high})
+                draw_grid(painter, over_rows, values, self.theme, self._small, labels=True)
+                draw_grid(painter, history, values, self.theme, self._small, labels=False)
+            over_rows, history = self.axes("l")
+            start, end = view.rows
+            inner = [t for t in ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(60)))) if t == int(t)]
+            draw_x_ticks(painter, over_rows, with_ends(start, end - 1, inner), self.theme, self._small)
+            last = max(0, view.iterations - 1)
+            inner = [t for t in ticks(0, last, max(1, int(history.rect.width() / px(50)))) if t == int(t)]
+            draw_x_ticks(painter, history, with_ends(0, last, inner), self.theme, self._small)
+            over_rows, history = self.axes("m")
+            painter.setFont(self._words)
+            painter.setPen(QColor(self.theme.muted))
+            align = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
+            metrics, right = QFontMetrics(self._words), (history.rect.left() - px(8), float(self.width()))
+            words = (
+                ("all rows of the block", "all rows"),
+                (f"row {start + view.row:,} by tile", f"row {start + view.row:,}"),
+            )
+            for axes, end, texts in zip((over_rows, history), right, words, strict=True):
+                width = end - axes.rect.left()
+                text = next((t for t in texts if metrics.horizontalAdvance(t) <= width), "")
+                painter.drawText(QRectF(axes.rect.left(), 0, width, px(14)), align, text)
         self._ground = (key, pixmap)
         return pixmap
 

@@ -233,10 +233,9 @@ class SourceText(QAbstractScrollArea):
         picture = QPixmap(math.ceil(width * ratio), math.ceil(self._height * ratio))
         picture.setDevicePixelRatio(ratio)
         picture.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(picture)
-        painter.setPen(QColor(self.theme.text))
-        layout.draw(painter, QPointF(0, self.theme.px(1)))
-        painter.end()
+        with QPainter(picture) as painter:
+            painter.setPen(QColor(self.theme.text))
+            layout.draw(painter, QPointF(0, self.theme.px(1)))
         self._pictures[at] = picture
         return picture
 
@@ -250,19 +249,19 @@ class SourceText(QAbstractScrollArea):
         return result
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter, theme = QPainter(self.viewport()), self.theme
-        if self._ratio != self.viewport().devicePixelRatioF():  # the window has moved to another screen
-            self._ratio = self.viewport().devicePixelRatioF()
-            self._pictures.clear()
-        painter.fillRect(event.rect(), QColor(theme.panel))
-        if self.view is not None:
-            first, last = (self.row_at(y) for y in (event.rect().top(), event.rect().bottom()))
-            end = min(len(self.rows), self.verticalScrollBar().value() + self.rows_in_sight)
-            for at in range(first or 0, end if last is None else min(end, last + 1)):
-                self._paint_row(painter, at)
-            if self.hasFocus() and self._shows_choice:
-                self._paint_choice(painter)
-        painter.end()
+        theme = self.theme
+        with QPainter(self.viewport()) as painter:
+            if self._ratio != self.viewport().devicePixelRatioF():  # the window has moved to another screen
+                self._ratio = self.viewport().devicePixelRatioF()
+                self._pictures.clear()
+            painter.fillRect(event.rect(), QColor(theme.panel))
+            if self.view is not None:
+                first, last = (self.row_at(y) for y in (event.rect().top(), event.rect().bottom()))
+                end = min(len(self.rows), self.verticalScrollBar().value() + self.rows_in_sight)
+                for at in range(first or 0, end if last is None else min(end, last + 1)):
+                    self._paint_row(painter, at)
+                if self.hasFocus() and self._shows_choice:
+                    self._paint_choice(painter)
 
     def _paint_row(self, painter: QPainter, at: int) -> None:
         assert self.view is not None

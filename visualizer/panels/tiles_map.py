@@ -100,17 +100,16 @@ class ScoreMap(QWidget):
         self._lay_out()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(self.theme.panel))
-        if self.place is not None:
-            if self.devicePixelRatioF() != self.place.keys.dpr:
-                self._lay_out()
-            self._painter.paint(painter, self.place, self.view, self.labels)
-        if self.shows_focus:
-            painter.setPen(QColor(self.theme.accent))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5))
-        painter.end()
+        with QPainter(self) as painter:
+            painter.fillRect(self.rect(), QColor(self.theme.panel))
+            if self.place is not None:
+                if self.devicePixelRatioF() != self.place.keys.dpr:
+                    self._lay_out()
+                self._painter.paint(painter, self.place, self.view, self.labels)
+            if self.shows_focus:
+                painter.setPen(QColor(self.theme.accent))
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.drawRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5))
 
     # zoom and pan
 

@@ -79,24 +79,23 @@ class MapPainter:
         longest = max(tile_text(rows[-1] * place.rows.block, keys[-1] * place.keys.block), key=len)
         ground = QRectF(-px(2), 0, metrics.horizontalAdvance(longest) + 2 * px(2), 2 * metrics.height())
         for picture, done in ((self._to_come, False), (self._done, True)):
-            painter = QPainter(picture)
-            painter.translate(-place.keys.origin, -place.rows.origin)
-            painter.setFont(font)
-            colors = tile_colors(place.theme, done=done)
-            for block in rows:
-                for tile in keys:
-                    kind, _, _ = tile_words(problem, block, tile)
-                    if kind == "skipped":
-                        continue
-                    text = tile_text(block * place.rows.block, tile * place.keys.block)
-                    rect = place.tile_rect(block, tile).intersected(place.map_rect).adjusted(px(5), px(3), 0, 0)
-                    if ground.width() + px(3) > rect.width() or ground.height() > rect.height():
-                        continue
-                    if kind != "full":
-                        painter.fillRect(ground.translated(rect.topLeft()), colors["partial"])
-                    painter.setPen(label_color(place.theme, done))
-                    painter.drawText(rect, flags, "\n".join(text))
-            painter.end()
+            with QPainter(picture) as painter:
+                painter.translate(-place.keys.origin, -place.rows.origin)
+                painter.setFont(font)
+                colors = tile_colors(place.theme, done=done)
+                for block in rows:
+                    for tile in keys:
+                        kind, _, _ = tile_words(problem, block, tile)
+                        if kind == "skipped":
+                            continue
+                        text = tile_text(block * place.rows.block, tile * place.keys.block)
+                        rect = place.tile_rect(block, tile).intersected(place.map_rect).adjusted(px(5), px(3), 0, 0)
+                        if ground.width() + px(3) > rect.width() or ground.height() > rect.height():
+                            continue
+                        if kind != "full":
+                            painter.fillRect(ground.translated(rect.topLeft()), colors["partial"])
+                        painter.setPen(label_color(place.theme, done))
+                        painter.drawText(rect, flags, "\n".join(text))
 
     def _paint_tiles(self, painter: QPainter, place: MapLayout, view: TilesView) -> None:
         rows, keys = place.rows, place.keys

@@ -113,11 +113,10 @@ class Timeline(QWidget):
     # painting
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(self.theme.panel))
-        if self.view is not None:
-            self._paint(painter, self.view)
-        painter.end()
+        with QPainter(self) as painter:
+            painter.fillRect(self.rect(), QColor(self.theme.panel))
+            if self.view is not None:
+                self._paint(painter, self.view)
         if self._is_waiting:
             self._is_waiting = False
             if self._wanted is not None:

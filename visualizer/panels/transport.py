@@ -64,30 +64,29 @@ class IconButton(QToolButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        role = self.theme.muted if not self.isEnabled() else self.theme.text
-        color = self.theme.word("q") if self.sign in ("play", "pause") and self.isEnabled() else QColor(role)
-        painter.setBrush(color)
-        painter.translate(self.width() / 2, self.height() / 2)
-        painter.scale(self.theme.px(16) / 16, self.theme.px(16) / 16)
-        if self.sign in ("first", "back"):
-            painter.scale(-1, 1)
-        triangle = QPolygonF([QPointF(-6, -7.5), QPointF(7, 0), QPointF(-6, 7.5)])
-        bar = QRectF(5.5, -7.5, 2.5, 15)
-        if self.sign == "pause":
-            painter.drawRect(QRectF(-6, -7.5, 4.5, 15))
-            painter.drawRect(QRectF(1.5, -7.5, 4.5, 15))
-        elif self.sign in ("first", "last"):
-            painter.drawPolygon(triangle.translated(-2, 0))
-            painter.drawRect(bar)
-        elif self.sign in ("back", "step"):
-            painter.drawPolygon(QPolygonF([QPointF(-2, -6.5), QPointF(8, 0), QPointF(-2, 6.5)]))
-            painter.drawRect(QRectF(-7, -6.5, 2.5, 13))
-        else:
-            painter.drawPolygon(triangle)
-        painter.end()
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            role = self.theme.muted if not self.isEnabled() else self.theme.text
+            color = self.theme.word("q") if self.sign in ("play", "pause") and self.isEnabled() else QColor(role)
+            painter.setBrush(color)
+            painter.translate(self.width() / 2, self.height() / 2)
+            painter.scale(self.theme.px(16) / 16, self.theme.px(16) / 16)
+            if self.sign in ("first", "back"):
+                painter.scale(-1, 1)
+            triangle = QPolygonF([QPointF(-6, -7.5), QPointF(7, 0), QPointF(-6, 7.5)])
+            bar = QRectF(5.5, -7.5, 2.5, 15)
+            if self.sign == "pause":
+                painter.drawRect(QRectF(-6, -7.5, 4.5, 15))
+                painter.drawRect(QRectF(1.5, -7.5, 4.5, 15))
+            elif self.sign in ("first", "last"):
+                painter.drawPolygon(triangle.translated(-2, 0))
+                painter.drawRect(bar)
+            elif self.sign in ("back", "step"):
+                painter.drawPolygon(QPolygonF([QPointF(-2, -6.5), QPointF(8, 0), QPointF(-2, 6.5)]))
+                painter.drawRect(QRectF(-7, -6.5, 2.5, 13))
+            else:
+                painter.drawPolygon(triangle)
 
 
 class JumpButton(QToolButton):
@@ -163,22 +162,21 @@ class Readout(QWidget):
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(self.theme.panel))
-        fonts = (self.theme.code_font(13), self.theme.ui_font(12))
-        colors = (QColor(self.theme.text), self.theme.word(self._quantity))
-        heights = [QFontMetricsF(font).height() for font in fonts]
-        y = (self.height() - sum(heights) - self.theme.px(2)) / 2
-        self.is_elided = False
-        for text, font, color, height in zip(self.lines, fonts, colors, heights, strict=True):
-            painter.setFont(font)
-            painter.setPen(color)
-            short = QFontMetrics(font).elidedText(text, Qt.TextElideMode.ElideRight, self.width())
-            self.is_elided |= short != text
-            rect = QRectF(0, y, self.width(), height)
-            painter.drawText(rect, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, short)
-            y += height + self.theme.px(2)
-        painter.end()
+        with QPainter(self) as painter:
+            painter.fillRect(self.rect(), QColor(self.theme.panel))
+            fonts = (self.theme.code_font(13), self.theme.ui_font(12))
+            colors = (QColor(self.theme.text), self.theme.word(self._quantity))
+            heights = [QFontMetricsF(font).height() for font in fonts]
+            y = (self.height() - sum(heights) - self.theme.px(2)) / 2
+            self.is_elided = False
+            for text, font, color, height in zip(self.lines, fonts, colors, heights, strict=True):
+                painter.setFont(font)
+                painter.setPen(color)
+                short = QFontMetrics(font).elidedText(text, Qt.TextElideMode.ElideRight, self.width())
+                self.is_elided |= short != text
+                rect = QRectF(0, y, self.width(), height)
+                painter.drawText(rect, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, short)
+                y += height + self.theme.px(2)
 
 
 class TransportPanel(Panel):
