@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -91,7 +92,10 @@ def _draw(problem: Problem, name: str, head: int) -> np.ndarray:
 
 
 def file_problem(path: str, base: Problem) -> Problem:
-    """`base` with the shapes and dtype of the tensors in a .npz or .safetensors file, not yet reading their data."""
+    """`base` with the shapes and dtype of the tensors in a .npz or .safetensors file, not yet reading their data.
+
+    The path becomes absolute: the problem means the same file in every folder.
+    """
     shapes = {name: (shape, dtype) for name, (shape, dtype, _) in _open_tensors(Path(path)).items()}
     (q, dtype), (k, _) = shapes["q"], shapes["k"]
     problem = base.change(
@@ -102,7 +106,7 @@ def file_problem(path: str, base: Problem) -> Problem:
         seqlen_k=k[2],
         head_dim=q[3],
         dtype=dtype,
-        inputs=path,
+        inputs=os.path.abspath(path),
     )
     _check_shapes(shapes, problem)
     return problem

@@ -12,6 +12,7 @@ from kernel.problem import Problem
 from kernel.results import Hello, RunResult
 from visualizer.frame import RunView
 
+STARTING: Final = "worker starting …"
 STOPPED: Final = "worker stopped; the next run starts it"
 
 
@@ -23,6 +24,7 @@ class Worker(Protocol):
     finished: Any
     failed: Any
     died: Any
+    silent: Any
     hello: Hello | None
 
     def start(self) -> None: ...
@@ -45,6 +47,7 @@ class Runs(QObject):
         self._ran: Problem | None = None
         self._asked: Problem | None = None
         self._number: int | None = None
+        self._stage = ""
         self._worker: Worker | None = None
 
     @property
@@ -59,7 +62,8 @@ class Runs(QObject):
         worker.finished.connect(self._finished)
         worker.failed.connect(self._failed)
         worker.died.connect(self._died)
-        self._set(worker="worker starting …")
+        worker.silent.connect(self._silent)
+        self._set(worker=STARTING)
         worker.start()
 
     def show_problem(self, problem: Problem) -> None:
@@ -76,7 +80,8 @@ class Runs(QObject):
             return
         self._asked = problem
         self._number = self._worker.run(problem, inputs)
-        self._set(phase="running", stage="starting", fraction=None, message="")
+        self._stage = "starting"
+        self._set(phase="running", stage=self._stage, fraction=None, message="")
 
     def cancel(self) -> None:
         """Kills the run that is on its way; the result of an earlier one stays."""
@@ -107,6 +112,7 @@ class Runs(QObject):
 
     def _progress(self, number: int, stage: str, fraction: float | None) -> None:
         if number == self._number:
+            self._stage = stage
             self._set(stage=stage, fraction=fraction)
 
     def _finished(self, number: int, result: RunResult) -> None:
@@ -121,6 +127,13 @@ class Runs(QObject):
             worker = STOPPED if gone else self.view.worker
             self._set(phase="failed", stage="", fraction=None, message=sentence, worker=worker)
             self.failed.emit(sentence)
+
+    def _silent(self, sentence: str) -> None:
+        """What is waited for stands where the stage stands, and in the worker's line as long as that has no other."""
+        if self.is_running:
+            self._set(stage=sentence or self._stage)
+        if self._worker is not None and self._worker.hello is None:
+            self._set(worker=sentence or STARTING)
 
     def _died(self, sentence: str) -> None:
         self._set(worker=STOPPED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -78,7 +79,10 @@ def from_json(text: str) -> State:
 
 
 def load(path: Path) -> State:
-    """The state in a session file. Raises StateError; reads at most 1 MiB."""
+    """The state in a session file. Raises StateError; reads at most 1 MiB.
+
+    A path of tensors in it that is not absolute is taken from the session's folder.
+    """
     name = shown_name(path)
     try:
         with open_plain(path) as file:
@@ -88,15 +92,24 @@ def load(path: Path) -> State:
     if len(raw) > MAX_BYTES:
         raise StateError(f"{name} is larger than 1 MiB, so it is not a FlashScope session.")
     try:
-        return from_json(raw.decode("utf-8-sig"))
+        state = from_json(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise StateError(f"{name} is not text, so it is not a FlashScope session.") from error
     except StateError as error:
         raise StateError(f"{name}: {error}") from error
+    inputs = state.problem.inputs
+    return state if inputs is None else state.change(inputs=os.path.join(os.path.abspath(path.parent), inputs))
 
 
 def save(state: State, path: Path) -> None:
-    """Writes the session whole or not at all. Raises StateError."""
+    """Writes the session whole or not at all. Raises StateError.
+
+    Tensors beside the session, or in a folder below, are named from there, so that both can be moved together.
+    """
+    if state.problem.inputs is not None:
+        inputs, folder = os.path.abspath(state.problem.inputs), os.path.abspath(path.parent)
+        beside = Path(inputs).is_relative_to(folder)
+        state = state.change(inputs=Path(inputs).relative_to(folder).as_posix() if beside else inputs)
     try:
         write_whole(path, to_json(state).encode("utf-8"))
     except OSError as error:

@@ -26,6 +26,8 @@ TAIL_BYTES: Final = 4096
 PART_BYTES: Final = 4 << 20
 KINDS: Final = ("hello", "progress", "result", "error")
 HELLO_SECONDS: Final = 120.0
+FIRST_WORD_SECONDS: Final = 20  # a worker speaks before it imports torch: in a second here, in a few over ssh
+NEXT_WORD_SECONDS: Final = 60  # importing torch from a cold disk, or compiling, says nothing for a while
 OnProgress = Callable[[str, float | None], None]
 
 
@@ -125,6 +127,31 @@ def last_line(tail: bytes) -> str:
         return ""
     text = "".join(c for c in lines[-1] if c.isprintable()).rstrip(".")
     return text if len(text) <= 160 else text[:159] + "…"
+
+
+def silence(command: str | None, seconds: int, stage: str, tail: bytes) -> str:
+    """What is waited for, and what to do, when a worker that runs says nothing; `stage`: what it said last, or ""."""
+    said = last_line(tail)
+    heard = f" (it wrote: {said})" if said else ""
+    if stage:
+        return (
+            f"The worker has said nothing for {seconds} s, at “{stage}”{heard}. Importing torch or compiling can take "
+            "minutes on a slow machine; if it lasts longer, cancel and run again."
+        )
+    if command is None:
+        return (
+            f"The worker process has started and says nothing for {seconds} s{heard}. A slow disk may still be loading "
+            "Python; if it lasts longer, cancel, and see what flashscope doctor says."
+        )
+    return (
+        f"{shown_command(command)} has started and says nothing for {seconds} s{heard}. Check in a terminal that it "
+        "starts flashscope worker and asks for no password; cancel, and name another after --worker."
+    )
+
+
+def shown_command(command: str) -> str:
+    """A command as sentences name it: not too long."""
+    return f"“{command if len(command) <= 60 else command[:59] + '…'}”"
 
 
 def call_worker(

@@ -12,6 +12,8 @@ from kernel.inputs import Inputs
 from kernel.problem import Problem, ProblemError
 from kernel.results import Hello, RunResult
 from visualizer.worker_call import (
+    FIRST_WORD_SECONDS,
+    NEXT_WORD_SECONDS,
     TAIL_BYTES,
     WorkerError,
     cannot_start,
@@ -23,6 +25,7 @@ from visualizer.worker_call import (
     progress_in,
     read_hello,
     run_messages,
+    silence,
 )
 
 WRITE_AHEAD: Final = 1 << 20
@@ -35,7 +38,8 @@ class WorkerClient(QObject):
 
     ready(Hello) once it is up; progress(number, stage, fraction or None), finished(number, RunResult) and
     failed(number, sentence) belong to the run of that number; died(sentence) tells of a worker that went while nothing
-    was running. A run that is cancelled, or followed by another, is never heard of again.
+    was running; silent(sentence) says what is waited for, now and then, while an answer is due and none comes, and ""
+    once one has come. A run that is cancelled, or followed by another, is never heard of again.
     """
 
     ready = Signal(object)
@@ -43,6 +47,7 @@ class WorkerClient(QObject):
     finished = Signal(int, object)
     failed = Signal(int, str)
     died = Signal(str)
+    silent = Signal(str)
 
     def __init__(self, command: str | None = None, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -55,6 +60,10 @@ class WorkerClient(QObject):
         self._pause.setSingleShot(True)
         self._pause.setInterval(PROGRESS_MS)
         self._pause.timeout.connect(self._tell_progress)
+        self._stage = ""
+        self._quiet = 0
+        self._patience = QTimer(self)
+        self._patience.timeout.connect(self._tell_silence)
         self.hello: Hello | None = None
 
     @property
@@ -74,6 +83,9 @@ class WorkerClient(QObject):
         self._link = _Link(command, environment(self._command), self)
         self._link.message.connect(self._take)
         self._link.lost.connect(self._lost)
+        self._link.heard.connect(self._listen)
+        self._stage = ""
+        self._listen()
         self._link.send(iter([protocol.encode({"op": "hello"})]))
 
     def run(self, problem: Problem, inputs: Inputs | None = None) -> int:
@@ -88,6 +100,9 @@ class WorkerClient(QObject):
         self.start()
         if self._link is not None:
             self._link.send(run_messages(self._number, problem, inputs))
+            if self.hello is not None:
+                self._stage = "starting"
+            self._listen()
         return self._number
 
     def cancel(self) -> None:
@@ -104,6 +119,7 @@ class WorkerClient(QObject):
     def _drop(self) -> None:
         self._problem = None
         self.hello = None
+        self._patience.stop()
         if self._link is not None:
             self._link.kill()
             self._link = None
@@ -112,6 +128,8 @@ class WorkerClient(QObject):
         number = message.get("number")
         try:
             kind = kind_of(message)
+            if kind == "progress":
+                self._stage = progress_in(message)[0]
             if kind == "hello":
                 self.hello = read_hello(message)
                 self.ready.emit(self.hello)
@@ -132,6 +150,22 @@ class WorkerClient(QObject):
                 self.failed.emit(self._number, complaint_in(message))
         except (ValueError, WorkerError) as error:
             self._lost(str(error))
+        self._listen()
+
+    def _listen(self) -> None:
+        """Begins to wait, after each sign of life, as long as something is due."""
+        if self._quiet:
+            self._quiet = 0
+            self.silent.emit("")
+        if self._link is None or (self.hello is not None and not self.busy):
+            self._patience.stop()
+        else:
+            self._patience.start(1000 * (NEXT_WORD_SECONDS if self._stage else FIRST_WORD_SECONDS))
+
+    def _tell_silence(self) -> None:
+        self._quiet += self._patience.interval() // 1000
+        if self._link is not None:
+            self.silent.emit(silence(self._command, self._quiet, self._stage, self._link.tail))
 
     def _tell_progress(self) -> None:
         """The newest progress, and no other for a moment: a flood of it must not keep the window from its work."""
@@ -151,9 +185,13 @@ class WorkerClient(QObject):
 
 
 class _Link(QObject):
-    """A process and the messages to and from it. lost(sentence) comes at most once, and nothing after it or a kill."""
+    """A process and the messages to and from it. lost(sentence) comes at most once, and nothing after it or a kill.
+
+    heard: a part of a message, or something on stderr, has come.
+    """
 
     message = Signal(object)
+    heard = Signal()
     lost = Signal(str)
 
     def __init__(self, command: list[str], environ: dict[str, str], parent: QObject) -> None:
@@ -176,6 +214,11 @@ class _Link(QObject):
         # queued, so that whoever starts a run has its number before it can fail
         self._process.errorOccurred.connect(self._failed, Qt.ConnectionType.QueuedConnection)
         self._process.start(command[0], command[1:])
+
+    @property
+    def tail(self) -> bytes:
+        """The end of what the process has written to stderr."""
+        return bytes(self._tail)
 
     def send(self, frames: Iterator[bytes]) -> None:
         """Sends frames as the process takes them, so that a large tensor is never in memory twice."""
@@ -212,6 +255,7 @@ class _Link(QObject):
     def _read(self) -> None:
         if not self._open:
             return
+        self.heard.emit()
         try:
             for message in self._decoder.feed(self._process.readAllStandardOutput().data()):
                 if self._open:
@@ -222,6 +266,8 @@ class _Link(QObject):
     def _read_errors(self) -> None:
         self._tail += self._process.readAllStandardError().data()
         del self._tail[:-TAIL_BYTES]
+        if self._open:
+            self.heard.emit()
 
     def _failed(self, error: QProcess.ProcessError) -> None:
         if error == QProcess.ProcessError.FailedToStart:

@@ -17,7 +17,8 @@ from pytestqt.qtbot import QtBot
 from kernel.inputs import Inputs
 from kernel.problem import Problem
 from kernel.results import Hello, RunResult
-from visualizer.worker_call import WorkerError, call_hello, call_worker
+from visualizer import worker_client
+from visualizer.worker_call import WorkerError, call_hello, call_worker, silence
 from visualizer.worker_client import WorkerClient
 
 SMALL = Problem(heads=1, kv_heads=1, seqlen_q=40, seqlen_k=40, head_dim=16, block_m=16, block_n=16)
@@ -252,6 +253,57 @@ def test_a_command_that_cannot_start(qtbot: QtBot, make_client: Callable[..., Wo
     assert "worker" in blocker.args[1]
     qtbot.wait(50)
     assert len(heard.events) == 1
+
+
+def test_a_command_that_prints_nothing_says_what_is_waited_for(
+    qtbot: QtBot, make_client: Callable[..., WorkerClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_client, "FIRST_WORD_SECONDS", 1)
+    client = make_client("sleep 600")
+    said: list[str] = []
+    client.silent.connect(said.append)
+    client.run(SMALL)
+    qtbot.waitUntil(lambda: len(said) == 2, timeout=20_000)
+    assert said[0].startswith("“sleep 600” has started and says nothing for 1 s. Check in a terminal")
+    assert "says nothing for 2 s" in said[1]
+    pid = processes(client)[0].processId()
+    client.cancel()
+    qtbot.waitUntil(lambda: not _alive(pid), timeout=10_000)
+    qtbot.wait(1200)
+    assert len(said) == 2
+
+
+def test_a_worker_that_speaks_again_is_silent_no_more(
+    qtbot: QtBot, make_client: Callable[..., WorkerClient], fake: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_client, "NEXT_WORD_SECONDS", 1)
+    body = """
+messages = protocol.messages(sys.stdin.buffer); next(messages); next(messages)
+send(dict(type="progress", number=1, stage="compiling", fraction=0.5))
+print("nvcc is slow today", file=sys.stderr, flush=True)
+time.sleep(2.5)
+send(dict(type="error", number=1, message="Enough.", fatal=False))
+time.sleep(60)
+"""
+    client = make_client(fake(body))
+    said: list[str] = []
+    client.silent.connect(said.append)
+    with qtbot.waitSignal(client.failed, timeout=20_000):
+        client.run(SMALL)
+    start = "The worker has said nothing for 1 s, at “compiling” (it wrote: nvcc is slow today). Importing torch or"
+    assert said[0].startswith(start)
+    assert said[-1] == ""
+    qtbot.wait(1200)  # nothing is due any more
+    assert said[-1] == ""
+
+
+@pytest.mark.parametrize("stage", ["", "importing torch"])
+@pytest.mark.parametrize("command", [None, "ssh " + "x" * 10**4])
+def test_what_is_said_of_a_silence_is_short(command: str | None, stage: str) -> None:
+    said = silence(command, 20, stage, b"y" * 10**4)
+    assert "20 s" in said
+    assert "cancel" in said
+    assert len(said) < 500
 
 
 def test_results_of_another_run_are_dropped(

@@ -40,6 +40,7 @@ class FakeWorker(QObject):
     finished = Signal(int, object)
     failed = Signal(int, str)
     died = Signal(str)
+    silent = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -421,6 +422,30 @@ def test_without_a_worker_a_run_is_put_off(controller: Watched) -> None:
     controller.cancel()
     assert controller.runs.view.phase == "none"
     assert controller.sentences == ["The worker has not been started yet; try again in a moment."]
+
+
+def test_a_silent_worker_says_what_is_waited_for_until_it_speaks(controller: Watched, worker: FakeWorker) -> None:
+    runs = controller.runs
+    worker.hello = None
+    worker.silent.emit("It says nothing for 20 s.")
+    assert (runs.view.phase, runs.view.worker) == ("none", "It says nothing for 20 s.")
+    controller.run_kernel()
+    worker.silent.emit("It says nothing for 40 s.")
+    assert (runs.view.stage, runs.view.worker) == ("It says nothing for 40 s.",) * 2
+    worker.silent.emit("")
+    assert (runs.view.stage, runs.view.worker) == ("starting", "worker starting …")
+    worker.hello = HELLO
+    worker.ready.emit(HELLO)
+    worker.progress.emit(worker.number, "compiling", 0.5)
+    worker.silent.emit("It says nothing for 60 s.")
+    assert (runs.view.stage, runs.view.fraction) == ("It says nothing for 60 s.", 0.5)
+    assert runs.view.worker == "worker ready"
+    worker.silent.emit("")
+    assert runs.view.stage == "compiling"
+    worker.silent.emit("It says nothing for 60 s.")
+    controller.cancel()
+    assert runs.view.phase == "cancelled"
+    assert worker.calls[-1] == "cancel"
 
 
 def test_sessions_hold_nothing_of_the_run(controller: Watched, worker: FakeWorker, tmp_path: Path) -> None:

@@ -2,11 +2,14 @@ import json
 import os
 import resource
 import signal
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel.inputs import Inputs, file_problem
 from kernel.problem import FIELDS, Problem
 from tests.strategies import problems
 from visualizer.presets import PRESETS
@@ -171,3 +174,27 @@ def test_saving_replaces_the_file_whole_and_leaves_no_parts(tmp_path):
 def test_a_session_written_by_hand_may_leave_fields_out():
     state = from_json('{"flashscope": 1, "problem": {"seqlen_q": 256}}')
     assert state == State(problem=Problem(seqlen_q=256))
+
+
+def test_tensors_of_a_session_are_found_from_every_folder(tmp_path, monkeypatch):
+    for folder in ("talk", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    tensors = {name: np.ones((1, 1, 40, 16), np.float16) for name in "qkv"}
+    np.savez(tmp_path / "talk" / "mine.npz", **tensors)
+    monkeypatch.chdir(tmp_path / "talk")
+    state = OPENING.change(problem=file_problem("mine.npz", Problem()))
+    assert state.problem.inputs == str(tmp_path / "talk" / "mine.npz")
+    save(state, tmp_path / "talk" / "beside.json")
+    save(state, tmp_path / "elsewhere" / "apart.json")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load(tmp_path / "talk" / "beside.json") == load(tmp_path / "elsewhere" / "apart.json") == state
+    # what lies together moves together
+    (tmp_path / "talk").rename(tmp_path / "moved")
+    assert load(Path("../moved/beside.json")).problem.inputs == str(tmp_path / "moved" / "mine.npz")
+    assert Inputs(load(tmp_path / "moved" / "beside.json").problem).q(0).shape == (40, 16)
+
+
+def test_a_relative_path_written_by_hand_is_meant_from_the_session(tmp_path, monkeypatch):
+    (tmp_path / "hand.json").write_text('{"flashscope": 1, "problem": {"inputs": "data/x.npz"}}')
+    monkeypatch.chdir("/")
+    assert load(tmp_path / "hand.json").problem.inputs == str(tmp_path / "data" / "x.npz")
