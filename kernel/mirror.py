@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -297,8 +298,8 @@ def _round_to_float16(p: np.ndarray) -> np.ndarray:
 
 
 def _both(work: Callable[..., Any], one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, Any]:
-    """work(*one) here and work(*other) on the second thread."""
-    future = _helper().submit(work, *other)
+    """work(*one) here and work(*other) on the second thread, which takes over this one's np.errstate."""
+    future = _helper().submit(copy_context().run, work, *other)
     return work(*one), future.result()
 
 
