@@ -11,9 +11,11 @@ import torch
 from torch.autograd import forward_ad
 
 from kernel import configs
-from kernel.checks import DTYPES, INTERPRETED, check
+from kernel.checks import DTYPES, check, counts, flag, number
+from kernel.choice import backend_of, hopper_gradients, hopper_plan
 from kernel.forward import attention_forward
-from kernel.launch import constants, exponent_scale, gpu, is_wide, layout, lengths, portable_backward, precision, run
+from kernel.launch import constants, gpu, is_wide, layout, lengths, portable_backward, precision, run
+from kernel.problem import exponent_scale
 
 MAX_PLANS: Final = 1024
 MAX_PROGRAMS: Final = (1 << 31) - 1
@@ -38,7 +40,8 @@ def flash_attn_triton(
 
     q (batch, heads, seqlen_q, head_dim), k and v (batch, kv_heads, seqlen_k, head_dim): float16, bfloat16 or float32,
     any strides, head_dim 1 to 256; heads is a multiple of kv_heads, query head h reads key head h * kv_heads // heads.
-    causal: row i sees the keys up to i + seqlen_k - seqlen_q. sm_scale: any finite number, None is 1/sqrt(head_dim).
+    causal: row i sees the keys up to i + seqlen_k - seqlen_q. sm_scale: any number up to 1e26 in size, None is
+    1/sqrt(head_dim); where a score times it exceeds float32 (never in float16) its row is NaN, as in eager attention.
 
     Returns o like q, contiguous; with return_lse the pair of o and lse (batch * heads, seqlen_q) in float32,
     lse_i = log2 sum_j exp(sm_scale q_i k_j). A row that sees no key has o = 0 and lse = -inf. An inf or NaN reaches
@@ -50,9 +53,12 @@ def flash_attn_triton(
     torch.use_deterministic_algorithms(True), and an inf or NaN may spread in Hopper's gradients within its tile.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
-    causal = bool(causal)
-    asked = _asked(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages)
-    backend = _backend(backend, asked)
+    causal, return_lse = flag("causal", causal), flag("return_lse", return_lse)
+    allow_tf32 = flag("allow_tf32", allow_tf32)
+    if sm_scale is not None and type(sm_scale) is not float:
+        sm_scale = number("sm_scale", sm_scale)
+    asked = counts(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages)
+    backend = backend_of(backend, asked)
     if torch.compiler.is_compiling() or not _plain(q, k, v):
         check(q, k, v, sm_scale)
         scale = _scale(q, sm_scale)
@@ -66,21 +72,21 @@ def flash_attn_triton(
     return (o, lse) if return_lse else o
 
 
-def _plain(q: Any, k: Any, v: Any) -> bool:
-    """Whether no tensor subclass or mode wants to see the call; refuses the transforms that have no rule for it."""
+def _plain(a: Any, b: Any, c: Any) -> bool:
+    """Whether no tensor subclass or mode wants to see a call; refuses the transforms that have no rule for it."""
     if torch._C._functorch.peek_interpreter_stack() is not None:  # pyright: ignore[reportAttributeAccessIssue]
         raise RuntimeError(
             "flash_attn_triton has no rule for torch.func's transforms; use torch.autograd, and no vmap."
         )
-    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in (q, k, v)):
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in (a, b, c)):
         raise RuntimeError("flash_attn_triton has no forward-mode derivative; use torch.autograd's backward mode.")
     return (
-        type(q) in _PLAIN_TYPES
-        and type(k) in _PLAIN_TYPES
-        and type(v) in _PLAIN_TYPES
+        type(a) in _PLAIN_TYPES
+        and type(b) in _PLAIN_TYPES
+        and type(c) in _PLAIN_TYPES
         and not torch._C._len_torch_dispatch_stack()
-        and q.layout == k.layout == v.layout == torch.strided
-        and not (q.is_neg() or k.is_neg() or v.is_neg())  # the dispatcher negates what is still to be negated
+        and a.layout == b.layout == c.layout == torch.strided
+        and not (a.is_neg() or b.is_neg() or c.is_neg())  # the dispatcher negates what is still to be negated
     )
 
 
@@ -153,7 +159,7 @@ def _make_plan(
         scale,
         allow_tf32,
         backend,
-        _hopper_plan(q, k, v, causal, scale, backend),
+        hopper_plan(q, k, v, causal, scale, backend),
     )
 
 
@@ -192,9 +198,11 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
         plan = ctx.plan
         saved = (*ctx.saved_tensors, plan.causal, plan.scale, plan.allow_tf32, plan.backend)
-        # with create_graph the operator runs, which refuses to be differentiated again
-        function = attention_backward if torch.is_grad_enabled() else backward
-        return *_gradients(function, *grads, *saved), None
+        given = [x for x in grads if x is not None]
+        # the operator, with create_graph, refuses to be differentiated again; with is_grads_batched it runs in a loop
+        batched = not all(torch._C._has_storage(x) for x in given)
+        direct = given and _plain(given[0], given[-1], given[0]) and not (batched or torch.is_grad_enabled())
+        return *_gradients(backward if direct else attention_backward, *grads, *saved), None
 
 
 def _gradients(function: Any, do: torch.Tensor | None, dlse: torch.Tensor | None, *saved: Any) -> tuple:
@@ -202,6 +210,7 @@ def _gradients(function: Any, do: torch.Tensor | None, dlse: torch.Tensor | None
     o = saved[3]
     if do is None and dlse is None:
         return None, None, None
+    do, dlse = (x if x is None or x.layout == torch.strided else x.to_dense() for x in (do, dlse))
     return function(o.new_zeros(()).expand(o.shape) if do is None else do, dlse, *saved)
 
 
@@ -233,13 +242,9 @@ def backward(
     backend: str = "",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dq, dk and dv, contiguous, from the gradients of o and lse; two portable calls give the same bits."""
-    if backend != "triton" and _is_hopper(q):
-        from kernel import hopper, hopper_backward
-
-        if backend or hopper.pays(q, k, causal):
-            found = hopper_backward.backward(do, dlse, q, k, v, o, lse, causal, scale)
-            if found is not None:
-                return found
+    found = hopper_gradients(do, dlse, q, k, v, o, lse, causal, scale, backend)
+    if found is not None:
+        return found
     return portable_backward(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32)
 
 
@@ -268,45 +273,15 @@ def _differentiate(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None)
     return *_gradients(attention_backward, do, dlse, *saved), *(None,) * 5
 
 
+def _refuse_second_derivative(ctx: Any, *grads: Any) -> Any:
+    raise RuntimeError(
+        "flash_attn_triton has no second derivative; differentiate it once, or use torch's "
+        "scaled_dot_product_attention with SDPBackend.MATH here."
+    )
+
+
 attention.register_autograd(_differentiate, setup_context=_save)
-
-
-def _asked(**numbers: int | None) -> tuple[int, ...]:
-    """The numbers that a person gave, 0 where kernel.configs chooses."""
-    for name, number in numbers.items():
-        if number is not None and (not isinstance(number, int) or number < 1):
-            raise ValueError(f"{name} is {number!r}; give a positive whole number, or None for the table's.")
-    return tuple(number or 0 for number in numbers.values())
-
-
-def _backend(backend: str | None, asked: tuple[int, ...]) -> str:
-    """ "triton", "hopper", or "" where the tensors decide."""
-    if backend not in (None, "triton", "hopper"):
-        raise ValueError(f'backend is {backend!r}; it must be "triton", "hopper" or None.')
-    if backend == "hopper" and any(asked):
-        raise ValueError('backend="hopper" chooses its own blocks, warps and stages; leave them out.')
-    return "triton" if any(asked) else backend or ""
-
-
-def _is_hopper(q: torch.Tensor) -> bool:
-    return not INTERPRETED and gpu(q.device.index).capability == (9, 0)
-
-
-def _hopper_plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, backend: str) -> Any:
-    """The Hopper kernel's plan for this problem, or None; Gluon is imported only on a GPU that can run it."""
-    refusal = "this is no Hopper GPU"
-    if backend != "triton" and _is_hopper(q):
-        from kernel import hopper
-
-        if not backend and not hopper.pays(q, k, causal):
-            return None
-        plan = hopper.plan(q, k, v, causal, scale)
-        if not plan.refusal:
-            return plan
-        refusal = plan.refusal
-    if backend == "hopper":
-        raise ValueError(f'backend="hopper" cannot take this: {refusal}; leave backend out for the portable kernel.')
-    return None
+attention_backward.register_autograd(_refuse_second_derivative)
 
 
 def _is_capturing(q: torch.Tensor) -> bool:

@@ -1,11 +1,15 @@
-"""Which tensors are an attention problem; everything else is refused here, before any launch."""
+"""Which tensors and arguments are an attention problem; everything else is refused here, before any launch."""
 
 import math
-from typing import Final
+import numbers
+import operator
+from typing import Any, Final
 
+import numpy as np
 import torch
 
 from kernel import interpreted
+from kernel.problem import MAX_SCALE, shown, too_large
 
 DTYPES: Final = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
 # row and key numbers, and a block beyond them, are 32-bit integers in the kernels
@@ -47,13 +51,55 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
         )
     if max(q.shape[2], k.shape[2]) > MAX_SEQLEN:
         raise ValueError(f"The longest sequence is {max(q.shape[2], k.shape[2]):,}; it must be at most {MAX_SEQLEN:,}.")
-    if sm_scale is not None and not math.isfinite(sm_scale):
-        raise ValueError(f"sm_scale is {sm_scale}; it must be a finite number, or None for 1/sqrt(head_dim).")
+    if sm_scale is not None and not abs(sm_scale) <= MAX_SCALE:  # torch.compile follows this, but no math.isfinite
+        if not math.isfinite(sm_scale):
+            raise ValueError(f"sm_scale is {sm_scale}; it must be a finite number, or None for 1/sqrt(head_dim).")
+        raise ValueError(too_large(sm_scale))
     if q.device.type != "cuda" and not INTERPRETED:
         raise ValueError(
             f"q, k and v are on {q.device}, where the compiled kernel cannot run; move them to a GPU, "
             "or set TRITON_INTERPRET=1 before Python starts to run it in Triton's interpreter."
         )
+
+
+def flag(name: str, value: Any) -> bool:
+    """A bool from a bool, also NumPy's, or from 0 or 1, as the original kernel takes them. Raises TypeError."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, np.bool_)) and value in (0, 1):
+        return bool(value)
+    raise TypeError(f"{name} is {told(value)}; it must be True or False.")
+
+
+def number(name: str, value: Any) -> float:
+    """A float from any real number but a bool. Raises TypeError, and ValueError where no float is as large."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, numbers.Real)):
+        wanted = "a number, as .item() gives it" if isinstance(value, torch.Tensor) else "a number such as 0.125"
+        raise TypeError(f"{name} is {told(value)}; it must be {wanted}, or None for 1/sqrt(head_dim).")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is {shown(value)}; it must be at most {MAX_SCALE:g} in size.") from None
+
+
+def counts(**values: Any) -> tuple[int, ...]:
+    """Positive whole numbers that a person gave, 0 where kernel.configs chooses. Raises ValueError."""
+    return tuple(0 if value is None else _count(name, value) for name, value in values.items())
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        count = 0 if isinstance(value, (bool, torch.Tensor)) else operator.index(value)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ValueError(f"{name} is {told(value)}; give a positive whole number, or None for the table's.")
+    return count
+
+
+def told(value: object) -> str:
+    """What a person gave, short and in one line."""
+    return "a tensor" if isinstance(value, torch.Tensor) else " ".join(shown(value).split())
 
 
 def _name(dtype: torch.dtype | torch.layout) -> str:

@@ -23,7 +23,7 @@ from kernel import hopper_tiles
 from kernel.hopper_kernel import attention_forward
 from kernel.hopper_launch import BARRIERS, Described, Plans, barriers_free, descriptor, strides
 from kernel.hopper_parts import FIRST_BARRIER
-from kernel.hopper_tiles import Config, config, first_key, is_even, padded, schedule
+from kernel.hopper_tiles import MIN_SCALE, Config, config, first_key, is_even, padded, schedule
 
 MAX_LENGTH: Final = 1 << 24
 MAX_HEADS: Final = 1 << 18
@@ -84,8 +84,8 @@ def plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, sm_sca
 
     The first call of a variant compiles and tests it, which takes seconds.
     """
-    if not 1e-30 < sm_scale < 1e30:
-        return Plan(f"sm_scale is {sm_scale}, and it must be positive")
+    if sm_scale <= MIN_SCALE:
+        return Plan(f"sm_scale is {sm_scale}, and it must be positive, above {MIN_SCALE:g}")
     key = (q.shape, k.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, causal)
     found = _plans.get(key)
     if found is None:

@@ -22,6 +22,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernel.hopper_backward_kernel import FIRST_BARRIER, attention_backward, finish, prepare
 from kernel.hopper_launch import Described, Plans, barriers_free, descriptor, strides
+from kernel.hopper_tiles import MIN_SCALE
 
 ROWS: Final = 64  # of `prepare` and `finish`
 _prepare: Any = prepare
@@ -63,7 +64,7 @@ def backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:  # fmt: skip
     """dq, dk and dv, contiguous, from the gradients of o and lse (base 2); None where this kernel does not apply."""
     do, o = (x if strides(x) and x.data_ptr() % 16 == 0 else x.contiguous() for x in (do, o))
-    if not 1e-30 < sm_scale < 1e30 or (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16:
+    if sm_scale <= MIN_SCALE or (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16:
         return None
     order = torch.are_deterministic_algorithms_enabled()
     key = (q.shape, k.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, causal, order)

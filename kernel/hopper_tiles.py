@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+MIN_SCALE: Final = 1e-30  # a smaller scale is the portable kernel's
 LAZY_GROWTH: Final = 8.0  # log2 of how far a row's max may grow before m follows it, where a configuration is lazy
 END: Final = 0.7  # what the start and the end of a query tile cost, in key tiles
 

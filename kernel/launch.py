@@ -12,11 +12,8 @@ from kernel import configs
 from kernel.backward import attention_delta, attention_dkdv, attention_dq
 from kernel.checks import DTYPES, INTERPRETED
 from kernel.configs import BackwardConfig, Config
-from kernel.problem import LOG2E
+from kernel.problem import exponent_scale
 
-# |sm_scale| * log2(e) as the kernels get it: positive and finite in float32
-MIN_SCALE: Final = float(np.finfo(np.float32).tiny)
-MAX_SCALE: Final = float(np.finfo(np.float32).max)
 # a tile is at most 256 x 256, so strides below this keep its offsets under 2^31
 WIDE_STRIDE: Final = 1 << 22
 
@@ -102,10 +99,6 @@ def constants(config: Config, head_dim: int, causal: bool, scale: float, precisi
 
 def options(config: Config) -> dict[str, int]:
     return {"num_warps": config.num_warps, "num_stages": config.num_stages}
-
-
-def exponent_scale(scale: float) -> float:
-    return min(max(abs(scale) * LOG2E, MIN_SCALE), MAX_SCALE) if scale else 1.0
 
 
 def precision(q: torch.Tensor, allow_tf32: bool) -> str:

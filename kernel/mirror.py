@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from kernel.inputs import NUMPY_DTYPES, Inputs
-from kernel.problem import LOG2E
+from kernel.problem import exponent_scale
 from kernel.tiling import Tiling
 
 NEG_INF: Final = np.float32(-np.inf)
@@ -66,7 +66,7 @@ class Mirror:
         p = tiling.problem
         self.inputs = inputs
         self.tiling = tiling
-        self.qk_scale = np.float32(abs(p.scale) * LOG2E) if p.scale else np.float32(1)
+        self.qk_scale = np.float32(exponent_scale(p.scale))
         self.sign = np.float32(np.sign(p.scale))
         self.dtype = NUMPY_DTYPES[p.dtype]
         self.lazy_growth = np.float32(p.lazy_growth)

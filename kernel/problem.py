@@ -16,6 +16,8 @@ MAX_ELEMENTS: Final = 1 << 29
 MAX_BLOCK: Final = 256
 MAX_PATH: Final = 4096
 LOG2E: Final = math.log2(math.e)
+# at this scale the largest score of float16 inputs, 256 · 65,504², times log2(e) is still finite in float32
+MAX_SCALE: Final = 1e26
 
 
 class ProblemError(ValueError):
@@ -82,11 +84,8 @@ class Problem:
             raise ProblemError("causal", f"causal is {shown(self.causal)}; it must be true or false.")
         if self.sm_scale is not None:
             _number("sm_scale", self.sm_scale)
-            if abs(self.sm_scale) > 1e37 or 0 < abs(self.sm_scale) < 1e-37:
-                raise ProblemError(
-                    "sm_scale",
-                    f"sm_scale is {self.sm_scale:g}; use 0 or a size that float32 holds, 1e-37 to 1e37.",
-                )
+            if abs(self.sm_scale) > MAX_SCALE:
+                raise ProblemError("sm_scale", too_large(self.sm_scale))
         _number("std", self.std)
         if not 0 < self.std <= 1000:
             raise ProblemError("std", f"std is {self.std:g}; the inputs need one above 0 and at most 1000.")
@@ -114,13 +113,16 @@ class Problem:
 
     def _check_hopper(self) -> None:
         """What the Hopper kernel cannot take, or the mirror of it cannot show."""
+        from kernel.hopper_tiles import MIN_SCALE
+
         needs = "the Hopper kernel takes {}; change it, or choose the portable kernel."
         if self.dtype == "float32":
             raise ProblemError("dtype", f"dtype is float32; {needs.format('float16 and bfloat16')}")
         if self.head_dim % 8:
             raise ProblemError("head_dim", f"head_dim is {self.head_dim}; {needs.format('multiples of 8')}")
-        if self.scale <= 0:
-            raise ProblemError("sm_scale", f"sm_scale is {self.scale:g}; {needs.format('positive scales')}")
+        if self.scale <= MIN_SCALE:
+            scales = f"positive scales, above {MIN_SCALE:g}"
+            raise ProblemError("sm_scale", f"sm_scale is {self.scale:g}; {needs.format(scales)}")
         if self.causal and self.offset % 64:
             raise ProblemError(
                 "seqlen_k",
@@ -206,6 +208,16 @@ def _finite(value: int | float) -> bool:
         return math.isfinite(float(value))
     except OverflowError:
         return False
+
+
+def exponent_scale(scale: float) -> float:
+    """|scale| * log2(e) as the kernels get it: positive in float32, also where it rounds to 0 there; 1 for scale 0."""
+    return max(abs(scale) * LOG2E, 2.0**-149) if scale else 1.0
+
+
+def too_large(sm_scale: float) -> str:
+    """The sentence that refuses a scale of more than MAX_SCALE."""
+    return f"sm_scale is {shown(sm_scale)}; use one of at most {MAX_SCALE:g} in size, so that scores stay finite."
 
 
 def shown(value: object) -> str:

@@ -21,7 +21,7 @@ def portable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def only_portable(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernel import attention  # not at the top: tests/conftest.py has yet to say whether Triton interprets
+    from kernel import attention, choice  # not at the top: tests/conftest.py has yet to say whether Triton interprets
 
-    monkeypatch.setattr(attention, "_is_hopper", lambda q: False)
+    monkeypatch.setattr(choice, "is_hopper", lambda q: False)
     monkeypatch.setattr(attention, "_plans", {})

@@ -193,6 +193,15 @@ def test_torch_compile_sees_one_graph(backend):
     assert all(error(x, y) <= 1e-4 for x, y in gradients)
 
 
+def test_torch_compile_takes_another_scale_without_a_graph_break():
+    q, k, v = (draw(1, 2, 20, 16, dtype=torch.float32, seed=seed) for seed in range(3))
+    compiled = torch.compile(flash_attn_triton, backend="aot_eager", fullgraph=True, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for causal, scale in ((True, 0.5), (False, 0.25), (True, 2), (1, 3), (True, None)):
+            assert torch.equal(compiled(q, k, v, causal, scale), flash_attn_triton(q, k, v, causal, scale))
+
+
 def test_the_operator_keeps_torchs_rules(device):
     q, k, v = (draw(1, 2, 20, 16, dtype=torch.float32, device=device, seed=seed).requires_grad_() for seed in range(3))
     torch.library.opcheck(attention, (q, k, v, True, 0.25, [0, 0, 0, 0], False))

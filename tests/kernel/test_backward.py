@@ -136,11 +136,17 @@ def test_gradients_where_only_one_is_asked_for(device):
         assert inputs[asked].grad.isfinite().all()
 
 
-def test_a_second_derivative_is_refused(device):
+@pytest.mark.parametrize("output", [0, 1])
+def test_a_second_derivative_is_refused(output, device):
     q = draw(1, 1, 20, 16, device=device).requires_grad_()
-    (dq,) = torch.autograd.grad(flash_attn_triton(q, q, q).sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="attention_backward"):
+    outputs = flash_attn_triton(q, q, q, return_lse=True)
+    once = torch.autograd.grad(outputs[output].sum(), q, retain_graph=True)
+    (dq,) = torch.autograd.grad(outputs[output].sum(), q, create_graph=True)
+    assert torch.equal(dq, once[0])
+    with pytest.raises(RuntimeError, match=r"^flash_attn_triton has no second derivative; .*\.$"):
         (dq.sum() + q.sum()).backward()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.functional.hessian(lambda q: flash_attn_triton(q, q, q).sum(), q)
 
 
 def test_transforms_without_a_rule_are_refused():

@@ -1,6 +1,7 @@
 """The Hopper forward: its tiles by value, its compilation without a GPU, and with `-m gpu` its results."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel import attention, choice
 from kernel.attention import flash_attn_triton
 from kernel.hopper_launch import Plans, compiler_barriers, strides
 from kernel.hopper_tiles import (
@@ -143,6 +145,24 @@ def test_a_backend_that_cannot_be_is_refused():
         flash_attn_triton(q, q, q, backend="hopper", block_m=64)
     with pytest.raises(ValueError, match="no Hopper GPU; leave backend out"):
         flash_attn_triton(q, q, q, backend="hopper")
+
+
+def test_a_triton_that_lacks_what_the_hopper_kernels_use_leaves_the_portable_ones(monkeypatch):
+    import kernel
+
+    monkeypatch.delattr(kernel, "hopper", raising=False)
+    monkeypatch.setitem(sys.modules, "kernel.hopper", None)  # importing it now raises ImportError
+    monkeypatch.setattr(choice, "is_hopper", lambda q: True)
+    monkeypatch.setattr(attention, "_plans", {})
+    choice.load_hopper.cache_clear()
+    q, k, v = (torch.randn(1, 2, 40, 64, dtype=torch.float16).requires_grad_() for _ in "qkv")
+    o, lse = flash_attn_triton(q, k, v, return_lse=True)
+    assert_right(o, lse, q.detach(), k.detach(), v.detach(), True, 1.0)
+    o.sum().backward()
+    assert q.grad is not None
+    with pytest.raises(ValueError, match=r"cannot be loaded with Triton .*; leave backend out for the portable kernel"):
+        flash_attn_triton(q, k, v, backend="hopper")
+    choice.load_hopper.cache_clear()
 
 
 def test_forward_compiles_for_hopper():

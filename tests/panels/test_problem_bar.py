@@ -324,7 +324,7 @@ PROBLEMS = st.builds(
     head_dim=st.integers(1, 256),
     dtype=st.sampled_from(DTYPES),
     causal=st.booleans(),
-    sm_scale=st.none() | st.floats(-1e30, 1e30).filter(lambda x: x == 0 or abs(x) > 1e-30),
+    sm_scale=st.none() | st.floats(-1e26, 1e26).filter(lambda x: x == 0 or abs(x) > 1e-30),
     block_m=st.sampled_from((16, 32, 64, 128, 256)),
     seed=st.integers(0, 2**40),
 )
