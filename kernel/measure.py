@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from statistics import median
@@ -15,6 +16,7 @@ QUANTILES: Final = (0.5, 0.2, 0.8)
 # of the kernel's own bound; a peer with another mask or scale is off by a hundred times as much
 PEER_BOUNDS: Final = 8
 OURS: Final = "this kernel"
+FORWARD_MODULES: Final = ("kernel.forward", "kernel.hopper_kernel")
 Progress = Callable[[float, str], None]
 Call = Callable[[], Any]
 
@@ -141,8 +143,8 @@ def _unfit(call: Call, o: Any, o_bound: float) -> str:
 
 
 @contextmanager
-def compiled_by(kernels: tuple[Any, ...]):
-    """Notes which compiled form of these jit functions is launched; yields a function that gives its figures.
+def compiled_forward():
+    """Notes which compiled form of a forward kernel, portable or Hopper's, is launched; yields a function for its figures.
 
     The figures are Compiled or None. Launches made by other means than Triton's are not seen.
     """
@@ -154,6 +156,8 @@ def compiled_by(kernels: tuple[Any, ...]):
     hooks.launch_enter_hook = lambda metadata: launched.append(metadata.get()["function"])
 
     def figures() -> Compiled | None:
+        # a module that is not loaded has launched nothing
+        kernels = [sys.modules[name].attention_forward for name in FORWARD_MODULES if name in sys.modules]
         forms = [form for kernel in kernels for cache in kernel.device_caches.values() for form in cache[0].values()]
         for function in reversed(launched):
             for form in forms:
@@ -168,10 +172,12 @@ def compiled_by(kernels: tuple[Any, ...]):
 
 
 def _figures(form: Any) -> Compiled:
+    names = form.src.fn.arg_names
+    constants = {names[at[0]]: value for at, value in form.src.constants.items()}
     return Compiled(
         registers=int(form.n_regs),
         spill_bytes=4 * int(form.n_spills),
         shared_bytes=int(form.metadata.shared),
         num_warps=int(form.metadata.num_warps),
-        num_stages=int(form.metadata.num_stages),
+        num_stages=int(constants.get("STAGES", form.metadata.num_stages)),  # Hopper's kernel has its own pipeline
     )

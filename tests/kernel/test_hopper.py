@@ -173,7 +173,10 @@ def test_forward_compiles_for_hopper():
         {"forward": (256, True, False, 4096)},
     ]
     for job, found in zip(jobs, compile_all(jobs), strict=True):
-        assert found["shared"] <= FITS, job
+        c = config(job["forward"][0], job["forward"][1], job["forward"][3])
+        assert found["shown"]["num_stages"] == c.stages
+        assert found["shown"]["num_warps"] > 4 * c.consumers
+        assert found["shown"]["shared_bytes"] == found["shared"] <= FITS, job
         assert max(found["barriers"]) < 8, job
         assert found["spill_bytes"] <= 64, job
         assert not found["serialized"], job

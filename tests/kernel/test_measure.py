@@ -1,5 +1,7 @@
 """Operations are counted as the custom is; times come from a GPU only, and only for what computes the right thing."""
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from kernel import machine, measure
 from kernel.inputs import Inputs
 from kernel.measure import flops, interpreted, tflops
 from kernel.problem import Problem
+from kernel.results import Compiled
 
 SMALL = Problem(heads=2, kv_heads=2, seqlen_q=300, seqlen_k=300, head_dim=64)
 
@@ -93,14 +96,62 @@ def test_what_cannot_take_the_problem_or_is_wrong_is_named_and_not_timed() -> No
     assert {t.note for t in times if t.name.startswith("SDPA")} == {"aligns unequal lengths at the top left"}
 
 
+def form(function: int, registers: int, **constants: int) -> Any:
+    """What Triton keeps of a compiled kernel, as far as it is read."""
+    names = ["q_ptr", *constants]
+    source = SimpleNamespace(
+        fn=SimpleNamespace(arg_names=names), constants={(names.index(n),): x for n, x in constants.items()}
+    )
+    metadata = SimpleNamespace(shared=4096, num_warps=12, num_stages=3)
+    return SimpleNamespace(src=source, metadata=metadata, function=function, n_regs=registers, n_spills=2)
+
+
+def test_the_figures_are_those_of_the_last_forward_that_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    import triton
+
+    hooks: Any = triton.knobs.runtime  # pyright: ignore[reportAttributeAccessIssue]
+    before = hooks.launch_enter_hook
+
+    def module(*forms: Any) -> Any:
+        caches = {0: ({i: form for i, form in enumerate(forms)}, None), 1: ({}, None)}
+        return SimpleNamespace(attention_forward=SimpleNamespace(device_caches=caches))
+
+    def launch(function: int) -> None:
+        hooks.launch_enter_hook(SimpleNamespace(get=lambda: {"function": function}))
+
+    monkeypatch.setitem(sys.modules, "kernel.forward", module(form(1, 100), form(2, 101)))
+    monkeypatch.delitem(sys.modules, "kernel.hopper_kernel", raising=False)
+    with measure.compiled_forward() as figures:
+        assert figures() is None
+        launch(7)  # another kernel
+        assert figures() is None
+        launch(2)
+        launch(8)
+        made = figures()
+        assert made == Compiled(registers=101, spill_bytes=8, shared_bytes=4096, num_warps=12, num_stages=3)
+        monkeypatch.setitem(sys.modules, "kernel.hopper_kernel", module(form(3, 168, STAGES=2)))  # at its first call
+        launch(3)
+        made = figures()
+        assert made == Compiled(registers=168, spill_bytes=8, shared_bytes=4096, num_warps=12, num_stages=2)
+    assert hooks.launch_enter_hook is before
+
+
 @pytest.mark.gpu
-def test_what_the_compiler_made_of_it() -> None:
-    from kernel.forward import attention_forward
+@pytest.mark.parametrize("backend", ["triton", "hopper"])
+def test_what_the_compiler_made_of_it(backend: str) -> None:
     from kernel.run import attend
 
     q, k, v = cuda_tensors(SMALL)
+    if backend == "hopper":
+        with measure.compiled_forward() as figures:
+            attend(SMALL.change(backend="hopper"), q, k, v)
+            made = figures()
+        assert made is not None
+        assert (made.num_warps, made.num_stages) == (20, 3)  # four consumers of four warps; the producer counts as four
+        assert made.shared_bytes > 100_000
+        return
     for block_m in (64, 128, 64):
-        with measure.compiled_by((attention_forward,)) as figures:
+        with measure.compiled_forward() as figures:
             assert figures() is None
             attend(SMALL.change(block_m=block_m), q, k, v)
             made = figures()
