@@ -144,7 +144,7 @@ def _unfit(call: Call, o: Any, o_bound: float) -> str:
 
 @contextmanager
 def compiled_forward():
-    """Notes which compiled form of a forward kernel, portable or Hopper's, is launched; yields a function for its figures.
+    """Notes which compiled form of a forward kernel, portable or Hopper's, is launched; yields what gives its figures.
 
     The figures are Compiled or None. Launches made by other means than Triton's are not seen.
     """

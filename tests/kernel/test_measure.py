@@ -113,7 +113,7 @@ def test_the_figures_are_those_of_the_last_forward_that_was_launched(monkeypatch
     before = hooks.launch_enter_hook
 
     def module(*forms: Any) -> Any:
-        caches = {0: ({i: form for i, form in enumerate(forms)}, None), 1: ({}, None)}
+        caches = {0: (dict(enumerate(forms)), None), 1: ({}, None)}
         return SimpleNamespace(attention_forward=SimpleNamespace(device_caches=caches))
 
     def launch(function: int) -> None:
