@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QMimeData, QObject, QTimer, Signal
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from kernel.plain_file import is_there
 from visualizer.controller import TENSOR_SUFFIXES, Controller
+from visualizer.dialogs import ask_open, ask_save
 from visualizer.settings import Settings, last_session
 from visualizer.state import State, StateError, load, save
 
@@ -58,16 +59,15 @@ class Files(QObject):
         return True
 
     def ask_open(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self._window, "Open", str(self.folder()), OPEN_FILTER)
-        if name:
-            self.open(Path(name))
+        path = ask_open(self._window, "Open", self.folder(), OPEN_FILTER)
+        if path is not None:
+            self.open(path)
 
     def ask_save(self) -> bool:
         start = self._controller.session or self.folder() / f"session{SUFFIX}"
-        name, _ = QFileDialog.getSaveFileName(self._window, "Save the session", str(start), SAVE_FILTER)
-        if not name:
+        path = ask_save(self._window, "Save the session", start, SAVE_FILTER)
+        if path is None:
             return False
-        path = Path(name)
         return self.save_to(path if path.suffix == ".json" else path.with_name(path.name + SUFFIX))
 
     def dropped(self, data: QMimeData) -> None:

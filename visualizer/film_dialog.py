@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QDialog,
-    QFileDialog,
     QFormLayout,
     QHBoxLayout,
     QLabel,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from visualizer.actions import PANELS
+from visualizer.dialogs import ask_save
 from visualizer.export import MAX_FPS, ExportError, frames
 from visualizer.film_job import FilmJob
 from visualizer.panels.picker import Picker
@@ -69,7 +69,7 @@ class FilmDialog(QDialog):
         self.export_button.setObjectName("primary")
         self.export_button.setDefault(True)
         self.export_button.clicked.connect(self._ask)
-        self.cancel_button.clicked.connect(self._cancel)
+        self.cancel_button.clicked.connect(self.reject)
         form = QFormLayout()
         for text, field in (
             ("Show", self.what), ("From step", self.first), ("To step", self.last), ("Take every", self.every),
@@ -126,8 +126,12 @@ class FilmDialog(QDialog):
         super().closeEvent(event)
 
     def reject(self) -> None:
-        """Escape: as the button."""
-        self._cancel()
+        """Escape and the button: a film that is on its way stops, else the dialog closes."""
+        if self.job is not None and self.job.is_running:
+            self.note.setText("Stopping …")
+            self.job.cancel()
+        else:
+            super().reject()
 
     def end(self) -> None:
         """Ends a film that is on its way."""
@@ -137,17 +141,9 @@ class FilmDialog(QDialog):
     def _ask(self) -> None:
         suffix = self.kind.currentText()
         start = self._window.files.folder() / f"{self.what.currentData()}{suffix}"
-        name, _ = QFileDialog.getSaveFileName(self, "Export a film", str(start), f"Films (*{suffix})")
-        if name:
-            path = Path(name)
+        path = ask_save(self, "Export a film", start, f"Films (*{suffix})")
+        if path is not None:
             self.export(path if path.suffix.lower() in (".gif", ".mp4") else path.with_name(path.name + suffix))
-
-    def _cancel(self) -> None:
-        if self.job is not None and self.job.is_running:
-            self.note.setText("Stopping …")
-            self.job.cancel()
-        else:
-            self.close()
 
     def _progress(self, done: int, total: int) -> None:
         self.bar.setRange(0, total)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QCoreApplication, QEventLoop
 from PySide6.QtGui import QColor, QGuiApplication, QImage
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
+from visualizer.dialogs import ask_save, bring_up, open_dialog
 from visualizer.export import ExportError, whole
 from visualizer.export_values import save
 from visualizer.film_dialog import FilmDialog
@@ -68,14 +69,13 @@ class TakeAway:
         """The dialog for films, anew, unless one is on its way."""
         old = self._film
         if old is not None and old.job is not None and old.job.is_running:
-            old.show()
-            old.raise_()
+            bring_up(old)
             return
         if old is not None:
             old.close()
             old.deleteLater()
         self._film = FilmDialog(self._window)
-        self._film.show()
+        open_dialog(self._film)
 
     @property
     def film(self) -> FilmDialog | None:
@@ -91,12 +91,11 @@ class TakeAway:
 
     def _ask(self, title: str, name: str, kinds: str, write) -> None:
         start = self._window.files.folder() / name
-        chosen, _ = QFileDialog.getSaveFileName(self._window, title, str(start), kinds)
-        if not chosen:
+        path = ask_save(self._window, title, start, kinds)
+        if path is None:
             return
         # the dialog's shadow must not be in the picture
         QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
-        path = Path(chosen)
         try:
             write(path if path.suffix else path.with_suffix(Path(name).suffix))
         except ExportError as error:

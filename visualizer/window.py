@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QLineEdit, QMainWindow, QVBoxLayout, QWidget
 import assets
 from visualizer import finder, help, theme
 from visualizer.controller import Controller
+from visualizer.dialogs import open_dialog
 from visualizer.dress import Dress
 from visualizer.files import Files, dropped_paths
 from visualizer.frame import Frame
@@ -201,6 +202,8 @@ class Window(QMainWindow):
         """Cancels the run, or takes back the nearest thing that covers the window."""
         if self.controller.runs.is_running:
             self.controller.cancel()
+        elif self._help is not None and self._help.isVisible():
+            self._help.close()
         elif self.message_bar.sentence:
             self.message_bar.hide()
         elif self.panel_layout.maximised:
@@ -251,7 +254,7 @@ class Window(QMainWindow):
             self._help.close()
             self._help.deleteLater()
         self._help = make(self.look, self)
-        self._help.show()
+        open_dialog(self._help)
 
     # Qt's events, and what is kept
 

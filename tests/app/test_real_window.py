@@ -61,6 +61,18 @@ class Screen:
 
         self.wait(focused, "no window took the keys")
 
+    def windows(self) -> list[str]:
+        """The titles of the dialogs that are open."""
+        found = subprocess.run(
+            ["xdotool", "search", "--onlyvisible", "--name", "."],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        titles = [self.do("getwindowname", number).partition(" — ")[0] for number in found.stdout.split()]
+        return [title for title in titles if title.rstrip("*") != self.path.name]
+
     def keys(self, *keys: str) -> None:
         self.do("key", "--delay", "60", *keys)
 
@@ -110,6 +122,24 @@ def test_space_plays_and_pauses(screen: Screen) -> None:
     at = screen.state()["step"]
     time.sleep(1.5)
     assert screen.state()["step"] == at < LAST
+
+
+def test_escape_closes_every_dialog_and_the_keys_come_back(screen: Screen) -> None:
+    """Without a window manager nobody else gives a new window the keys, or gives them back."""
+    assert not screen.windows()
+    for step, (keys, title) in enumerate(
+        (("question", "Keys"), ("ctrl+o", "Open"), ("ctrl+shift+s", "Save the session"), ("ctrl+k", "Export a film")), 1
+    ):
+        screen.keys(keys)
+        if keys == "ctrl+k":
+            screen.do("type", "--delay", "60", "export film")
+            screen.keys("Return")
+        screen.wait(lambda title=title: screen.windows() == [title], f"{title} did not open")
+        screen.wait(lambda title=title: screen.do("getwindowfocus", "getwindowname").startswith(title), "no keys")
+        screen.keys("Escape")
+        screen.wait(lambda: not screen.windows(), f"{title} did not close")
+        screen.keys("Right")
+        assert screen.state()["step"] == step
 
 
 def test_the_palette_takes_typing_and_leaves(screen: Screen) -> None:

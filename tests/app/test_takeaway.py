@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
@@ -167,6 +168,25 @@ def test_a_film_that_fails_says_why(window: Window, qtbot: QtBot, tmp_path: Path
         pass
     assert dialog.note.text().startswith(f"{tmp_path / 'none' / 'f.gif'} cannot be written")
     dialog.close()
+
+
+@pytest.mark.parametrize("way", ["Escape", "button", "title bar"])
+def test_the_film_dialog_closes_in_every_way(window: Window, qtbot: QtBot, way: str) -> None:
+    window.take_away.show_film()
+    dialog = window.take_away.film
+    assert dialog is not None
+    qtbot.waitUntil(dialog.isActiveWindow)
+    if way == "Escape":
+        qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    elif way == "button":
+        dialog.cancel_button.click()
+    else:
+        dialog.close()
+    assert not dialog.isVisible()
+    qtbot.waitUntil(window.isActiveWindow)
+    window.take_away.show_film()
+    assert window.take_away.film is not None
+    assert window.take_away.film.isVisible()
 
 
 def test_closing_the_window_ends_a_film(window: Window, qtbot: QtBot, tmp_path: Path) -> None:

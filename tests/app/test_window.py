@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
 
+from visualizer.help import HelpDialog
 from visualizer.presets import PRESETS
 from visualizer.settings import Settings
 from visualizer.state import OPENING
@@ -383,3 +385,20 @@ def test_settings_of_other_types_are_the_defaults(tmp_path: Path, qapp) -> None:
     settings = Settings(tmp_path / "s.ini")
     assert (settings.zoom, settings.theme, settings.speed, settings.motion) == (1.0, "dark", 4.0, True)
     assert settings.recent == [] and settings.bytes("geometry").isEmpty()
+
+
+@pytest.mark.parametrize("name", ["keys", "words", "about"])
+def test_escape_closes_help_also_when_the_window_has_the_keys(window: Window, qtbot: QtBot, name: str) -> None:
+    for has_keys in (True, False):
+        getattr(window, f"show_{name}")()
+        (dialog,) = window.findChildren(HelpDialog, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        qtbot.waitUntil(dialog.isActiveWindow)
+        if has_keys:
+            window.activateWindow()
+            qtbot.waitUntil(window.isActiveWindow)
+        qtbot.keyClick(window if has_keys else dialog, Qt.Key.Key_Escape)
+        assert not dialog.isVisible()
+        qtbot.waitUntil(window.isActiveWindow)
+        dialog.deleteLater()
+        window._help = None
+        QCoreApplication.sendPostedEvents(dialog, QEvent.Type.DeferredDelete.value)

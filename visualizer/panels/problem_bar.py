@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
 from kernel.inputs import file_problem
 from kernel.problem import DTYPES, Problem, ProblemError
+from visualizer.dialogs import ask_open
 from visualizer.frame import Frame, RunView
 from visualizer.panels.inputs_popup import InputsPopup
 from visualizer.panels.number_field import (
@@ -153,9 +154,9 @@ class ProblemBar(QFrame):
 
     def choose_file(self) -> None:
         """Asks for a file of tensors, and for the problem that fits them."""
-        path, _ = QFileDialog.getOpenFileName(self, "Inputs from a file", "", "Tensors (*.npz *.safetensors)")
-        if path:
-            self.open_inputs(path)
+        path = ask_open(self, "Inputs from a file", "", "Tensors (*.npz *.safetensors)")
+        if path is not None:
+            self.open_inputs(str(path))
 
     def open_inputs(self, path: str) -> None:
         """Asks for the problem whose q, k and v are in the file; reads only the shapes."""
