@@ -51,6 +51,8 @@ def flash_attn_triton(
     faster, and no blocks, warps or stages are given. The gradients go the same way, and are portable where "hopper" has
     none (head_dim other than 64 and 128). Hopper's dq has the same bits in every call only under
     torch.use_deterministic_algorithms(True), and an inf or NaN may spread in Hopper's gradients within its tile.
+    For gradients in 16 bits the portable kernel also keeps what rounding cuts off o, as large as o; Hopper's does not,
+    so that dq and dk of rows that two or three keys share are off by a rounding of o·do, as in FlashAttention.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
     causal, return_lse = flag("causal", causal), flag("return_lse", return_lse)
@@ -62,13 +64,13 @@ def flash_attn_triton(
     if torch.compiler.is_compiling() or not _plain(q, k, v):
         check(q, k, v, sm_scale)
         scale = _scale(q, sm_scale)
-        o, lse = attention(q, k, v, causal, scale, list(asked), allow_tf32, backend)
+        o, lse, _ = attention(q, k, v, causal, scale, list(asked), allow_tf32, backend, _differentiable(q, k, v))
     else:
         plan = _find_plan(q, k, v, causal, sm_scale, asked, allow_tf32, backend)
-        if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        if _differentiable(q, k, v):
             o, lse = _Attention.apply(q, k, v, plan)
         else:
-            o, lse = _launch(plan, q, k, v)
+            o, lse, _ = _launch(plan, q, k, v, False)
     return (o, lse) if return_lse else o
 
 
@@ -167,20 +169,30 @@ _PLAIN_TYPES: Final = (torch.Tensor, torch.nn.Parameter)
 _plans: dict[Any, _Plan] = {}
 
 
-def _launch(plan: _Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """o (batch, heads, seqlen_q, head_dim) and lse (batch * heads, seqlen_q)."""
+def _differentiable(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+
+
+def _launch(
+    plan: _Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, differentiable: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """o (batch, heads, seqlen_q, head_dim), lse (batch * heads, seqlen_q), and what rounding cuts off o, like o.
+
+    The last is None in float32, from the Hopper kernel, and where no gradients are wanted.
+    """
     if plan.hopper is not None:
         found = plan.hopper.run(q, k, v, plan.scale)
         if found is not None:
-            return found
+            return *found, None
         if plan.backend == "hopper":
             raise ValueError(
                 'q, k or v does not start at a multiple of 16 bytes, which backend="hopper" needs; copy it.'
             )
     o = torch.empty(plan.o_shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
-    run(attention_forward, q.device, plan.programs, (q, k, v, o, lse, *plan.arguments), plan.constants)
-    return o, lse
+    rest = torch.empty_like(o) if differentiable and o.itemsize == 2 else None
+    run(attention_forward, q.device, plan.programs, (q, k, v, o, lse, rest, *plan.arguments), plan.constants)
+    return o, lse, rest
 
 
 class _Attention(torch.autograd.Function):
@@ -188,8 +200,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, plan: _Plan) -> Any:
-        o, lse = _launch(plan, q, k, v)
-        ctx.save_for_backward(q, k, v, o, lse)
+        o, lse, rest = _launch(plan, q, k, v, True)
+        ctx.save_for_backward(q, k, v, o, lse, rest)
         ctx.set_materialize_grads(False)
         ctx.plan = plan
         return o, lse
@@ -197,7 +209,8 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
         plan = ctx.plan
-        saved = (*ctx.saved_tensors, plan.causal, plan.scale, plan.allow_tf32, plan.backend)
+        *saved, rest = ctx.saved_tensors
+        saved = (*saved, plan.causal, plan.scale, plan.allow_tf32, plan.backend, rest)
         given = [x for x in grads if x is not None]
         # the operator, with create_graph, refuses to be differentiated again; with is_grads_batched it runs in a loop
         batched = not all(torch._C._has_storage(x) for x in given)
@@ -223,9 +236,17 @@ def forward(
     asked: list[int],
     allow_tf32: bool,
     backend: str = "",
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """o and lse of tensors that were checked; asked: block_m, block_n, num_warps, num_stages, 0 for the table's."""
-    return _launch(_find_plan(q, k, v, causal, scale, tuple(asked), allow_tf32, backend), q, k, v)
+    differentiable: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """o, lse and, for gradients in 16 bits, what rounding cuts off o (else no element), of tensors that were checked.
+
+    asked: block_m, block_n, num_warps, num_stages, 0 for the table's.
+    """
+    plan = _find_plan(q, k, v, causal, scale, tuple(asked), allow_tf32, backend)
+    o, lse, rest = _launch(plan, q, k, v, differentiable)
+    if rest is None:  # of the shape that is promised to torch.compile
+        rest = torch.zeros_like(o) if differentiable and o.itemsize == 2 else o.new_empty(0)
+    return o, lse, rest
 
 
 def backward(
@@ -240,12 +261,16 @@ def backward(
     scale: float,
     allow_tf32: bool,
     backend: str = "",
+    rest: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq, dk and dv, contiguous, from the gradients of o and lse; two portable calls give the same bits."""
+    """dq, dk and dv, contiguous, from the gradients of o and lse; two portable calls give the same bits.
+
+    rest (like o): what the forward's rounding has cut off o.
+    """
     found = hopper_gradients(do, dlse, q, k, v, o, lse, causal, scale, backend)
     if found is not None:
         return found
-    return portable_backward(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32)
+    return portable_backward(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32, rest)
 
 
 attention = torch.library.custom_op("flashscope::attention", forward, mutates_args=())
@@ -253,24 +278,27 @@ attention_backward = torch.library.custom_op("flashscope::attention_backward", b
 
 
 @attention.register_fake
-def _(q, k, v, causal, scale, asked, allow_tf32, backend=""):
-    return q.new_empty(q.shape), q.new_empty((q.shape[0] * q.shape[1], q.shape[2]), dtype=torch.float32)
+def _(q, k, v, causal, scale, asked, allow_tf32, backend="", differentiable=False):
+    lse = q.new_empty((q.shape[0] * q.shape[1], q.shape[2]), dtype=torch.float32)
+    return q.new_empty(q.shape), lse, q.new_empty(q.shape if differentiable and q.itemsize == 2 else 0)
 
 
 @attention_backward.register_fake
-def _(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32, backend=""):
+def _(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32, backend="", rest=None):
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple) -> None:
-    q, k, v, ctx.causal, ctx.scale, _, ctx.allow_tf32, ctx.backend = inputs
-    ctx.save_for_backward(q, k, v, *output)
+    q, k, v, ctx.causal, ctx.scale, _, ctx.allow_tf32, ctx.backend, _ = inputs
+    o, lse, rest = output
+    ctx.save_for_backward(q, k, v, o, lse, rest if rest.numel() == o.numel() else None)
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple:
-    saved = (*ctx.saved_tensors, ctx.causal, ctx.scale, ctx.allow_tf32, ctx.backend)
-    return *_gradients(attention_backward, do, dlse, *saved), *(None,) * 5
+def _differentiate(ctx: Any, do: torch.Tensor | None, dlse: torch.Tensor | None, drest: Any) -> tuple:
+    *saved, rest = ctx.saved_tensors
+    saved = (*saved, ctx.causal, ctx.scale, ctx.allow_tf32, ctx.backend, rest)
+    return *_gradients(attention_backward, do, dlse, *saved), *(None,) * 6
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> Any:

@@ -14,7 +14,7 @@ from kernel.interpreted import lift, rounded
 
 @triton.jit
 def attention_forward(
-    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, qk_scale,
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, rest_ptr, qk_scale,
     stride_qb, stride_qh, stride_qm, stride_qd,
     stride_kb, stride_kh, stride_kn, stride_kd,
     stride_vb, stride_vh, stride_vn, stride_vd,
@@ -25,7 +25,8 @@ def attention_forward(
     """One block of rows of o (batch, heads, seqlen_q, head_dim), contiguous, and of lse (batch * heads, seqlen_q).
 
     qk_scale is |sm_scale| * log2(e), and SIGN the sign of sm_scale; `group` query heads share a key head. Program
-    number = (batch * heads + head) * blocks of rows + block.
+    number = (batch * heads + head) * blocks of rows + block. rest, for gradients, gets what rounding cuts off o, or
+    is None.
     """
     num_q_blocks = tl.cdiv(seqlen_q, BLOCK_M)
     head_index = tl.program_id(0) // num_q_blocks
@@ -87,12 +88,16 @@ def attention_forward(
     o = acc / l[:, None]
 
     # store: o in the input dtype; lse in float32, base 2, scale included
-    o_ptr += (head_index.to(tl.int64) * seqlen_q + q_start) * HEAD_DIM
+    block = (head_index.to(tl.int64) * seqlen_q + q_start) * HEAD_DIM
     columns = tl.arange(0, HEAD_DIM_PAD)
-    o_ptrs = o_ptr + tl.arange(0, BLOCK_M)[:, None] * HEAD_DIM + columns[None, :]
+    o_ptrs = o_ptr + block + tl.arange(0, BLOCK_M)[:, None] * HEAD_DIM + columns[None, :]
     inside = (rows < seqlen_q)[:, None] & (columns < HEAD_DIM)[None, :]
-    tl.store(o_ptrs, rounded(o, o_ptr.dtype.element_ty), mask=inside)
+    stored = rounded(o, o_ptr.dtype.element_ty)
+    tl.store(o_ptrs, stored, mask=inside)
     tl.store(lse_ptr + head_index.to(tl.int64) * seqlen_q + rows, m + tl.log2(l), mask=rows < seqlen_q)
+    if rest_ptr is not None:
+        rest_ptrs = rest_ptr + block + tl.arange(0, BLOCK_M)[:, None] * HEAD_DIM + columns[None, :]
+        tl.store(rest_ptrs, rounded(o - lift(stored), rest_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit

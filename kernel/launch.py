@@ -52,8 +52,12 @@ def portable_backward(
     causal: bool,
     scale: float,
     allow_tf32: bool,
+    rest: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq, dk and dv, contiguous, from the gradients of o and lse; two calls give the same bits."""
+    """dq, dk and dv, contiguous, from the gradients of o and lse; two calls give the same bits.
+
+    rest (like o): what the forward's rounding has cut off o.
+    """
     head_dim = q.shape[3]
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     if q.numel() == 0 or k.numel() == 0:
@@ -62,11 +66,13 @@ def portable_backward(
     delta = torch.empty_like(lse)
     wide = is_wide(q, k, v, do, o)
     pad = max(16, 1 << (head_dim - 1).bit_length())
+    rest = rest if rest is None else rest.contiguous()
+    dlse_or_any = lse if dlse is None else dlse.contiguous()
     run(
         attention_delta,
         q.device,
         lse.shape[0] * -(-lse.shape[1] // config.delta.block_m),
-        (o, do, lse if dlse is None else dlse.contiguous(), delta, *layout(o, do), q.shape[1], q.shape[2]),
+        (o, rest, do, dlse_or_any, delta, *layout(o, do), q.shape[1], q.shape[2]),
         {"HEAD_DIM": head_dim, "HEAD_DIM_PAD": pad, "BLOCK_M": config.delta.block_m}
         | {"HAS_DLSE": dlse is not None, "WIDE": wide, **options(config.delta)},
     )

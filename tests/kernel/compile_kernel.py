@@ -33,6 +33,8 @@ def shared(kernel, capability, head_dim, dtype, causal, config):
         types[name] = "i32"
         if name in constants:
             types[name] = "constexpr"
+        elif name == "rest_ptr":
+            types[name], constants[name] = "constexpr", None
         elif name.startswith("stride") and name.endswith("d"):
             types[name], constants[name] = "constexpr", 1
         elif name.endswith("scale"):

@@ -168,7 +168,10 @@ def test_nothing_is_saved_without_grad(device):
         assert o.grad_fn is None
         assert lse.grad_fn is None
         flash_attn_triton(q, k, v)
-    assert len(saved) == 5
+        assert sorted(saved) == sorted([q.shape, k.shape, v.shape, o.shape, lse.shape, o.shape])  # and the rest of o
+        saved.clear()
+        flash_attn_triton(q.float(), k.float(), v.float())
+        assert len(saved) == 5
     with torch.inference_mode():
         assert torch.equal(flash_attn_triton(q, k, v), o)
 
@@ -202,9 +205,22 @@ def test_torch_compile_takes_another_scale_without_a_graph_break():
             assert torch.equal(compiled(q, k, v, causal, scale), flash_attn_triton(q, k, v, causal, scale))
 
 
-def test_the_operator_keeps_torchs_rules(device):
-    q, k, v = (draw(1, 2, 20, 16, dtype=torch.float32, device=device, seed=seed).requires_grad_() for seed in range(3))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_torch_compile_gives_the_same_gradients(dtype):
+    q, k, v = (draw(1, 2, n, 16, dtype=dtype, seed=n).requires_grad_() for n in (20, 2, 2))
+    compiled = torch.compile(flash_attn_triton, backend="aot_eager", fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got, want = (f(q, k, v, False, 2.0).float().square().sum() for f in (compiled, flash_attn_triton))
+    gradients = (torch.autograd.grad(loss, (q, k, v)) for loss in (got, want))
+    assert all(torch.equal(x, y) for x, y in zip(*gradients, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_the_operator_keeps_torchs_rules(dtype, device):
+    q, k, v = (draw(1, 2, 20, 16, dtype=dtype, device=device, seed=seed).requires_grad_() for seed in range(3))
     torch.library.opcheck(attention, (q, k, v, True, 0.25, [0, 0, 0, 0], False))
+    torch.library.opcheck(attention, (q, k, v, True, 0.25, [0, 0, 0, 0], False, "triton", True))
 
 
 def test_meta_tensors_and_modes_go_through_the_operator():
