@@ -24,7 +24,7 @@ def equations(tape: Tape, moment: Moment, before: Chip, row: int) -> tuple[Equat
     if step == "load_q":
         return (Equation("m", "m = -inf"), Equation("l", "l = 0"), Equation("acc", "acc = 0"))
     if step in ("normalise", "store"):
-        return _end(chip, row)
+        return _end(chip, row, tape.problem.dtype)
     held = _held(chip, row, step)
     if chip.s is None or moment.tile is None:
         return held
@@ -63,15 +63,24 @@ def _held(chip: Chip, row: int, step: str) -> tuple[Equation, ...]:
     return tuple(held)
 
 
-def _end(chip: Chip, row: int) -> tuple[Equation, ...]:
+def _end(chip: Chip, row: int, dtype: str) -> tuple[Equation, ...]:
+    """What the row has gathered, what o and L become of it."""
     assert chip.m is not None and chip.l is not None and chip.acc is not None and chip.o is not None
-    l = float(chip.l[row])
-    text = f"o[0] = acc[0] / l = {number(chip.acc[row, 0])} / {number(l)} = {number(chip.o[row, 0])}"
-    first = Equation("o", "o = 0", "the row saw no key: l = 0") if l == 0 else Equation("o", text)
-    if chip.lse is None:
-        return (first,)
-    text = f"L = m + log₂ l = {number(chip.m[row])} + log₂ {number(l)} = {number(chip.lse[row])}"
-    return (first, Equation("lse", text, "kept for backward"))
+    m, l, acc, o = number(chip.m[row]), number(chip.l[row]), number(chip.acc[row, 0]), number(chip.o[row, 0])
+    lines = [
+        Equation("m", f"m = {m}", "largest s·scale of the row"),
+        Equation("l", f"l = {l}", "Σ p of the row, relative to 2^m"),
+        Equation("acc", f"acc[0] = {acc}", "Σ p·v of the row, not divided yet"),
+    ]
+    stored = f"stored as {dtype}" if chip.lse is not None else ""
+    if chip.l[row] == 0:
+        lines.append(Equation("o", "o = 0", f"the row saw no key: l = 0{f'; {stored}' if stored else ''}"))
+    else:
+        lines.append(Equation("o", f"o[0] = acc[0] / l = {acc} / {l} = {o}", stored))
+    if chip.lse is not None:
+        text = f"L = m + log₂ l = {m} + log₂ {l} = {number(chip.lse[row])}"
+        lines.append(Equation("lse", text, "kept for backward"))
+    return tuple(lines)
 
 
 def _scores(chip: Chip, row: int, query: int, start: int, end: int) -> Equation:

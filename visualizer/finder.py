@@ -38,11 +38,15 @@ def numbered(window: Window, what: str, number: int) -> list[Entry]:
     found, change, total = [], window.controller.change, len(window.controller.tape)
     if what != "row" and total:
         step = min(number, total - 1)
-        found.append(Entry(f"Go to step {step:,}", f"of {total:,}", lambda: change(step=step)))
+        found.append(Entry(f"Go to step {step:,}", f"the last is {total - 1:,}", lambda: change(step=step)))
     if what != "step" and window.frame is not None and window.frame.rows is not None:
         start, end = window.frame.rows.rows
         if start <= number < end:
             found.append(
-                Entry(f"Select row {number:,}", f"of {start:,} … {end - 1:,}", lambda: change(row=number - start))
+                Entry(
+                    f"Select row {number:,}",
+                    f"within {start:,} … {end - 1:,}",
+                    lambda: change(row=number - start),
+                )
             )
     return found

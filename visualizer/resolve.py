@@ -216,7 +216,7 @@ def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
         history_m=history.m[:, row],
         history_alpha=history.alpha[:, row],
         history_l=history.l[:, row],
-        m_range=_m_range(tape.levels(head).s * float(tape.mirror.qk_scale), m[:count], history.m[:, :count]),
+        m_range=m_limits(tape.levels(head).s * float(tape.mirror.qk_scale), m[:count], history.m[:, :count]),
         l_range=(0.0, max(_power_of_two(chip.l[:count]), _power_of_two(history.l[:, :count]))),
         iterations=int(tape.tiling.visited[block]),
         iteration=iteration,
@@ -225,7 +225,7 @@ def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
     )
 
 
-def _m_range(level: float, now: np.ndarray, before: np.ndarray) -> tuple[float, float]:
+def m_limits(level: float, now: np.ndarray, before: np.ndarray) -> tuple[float, float]:
     """Limits for m: the head's level rounded up, and as much below 0 as m has been; wider where m goes beyond."""
     top = max(_round_up(level), _power_of_two(now))
     low = min(_smallest(now), _smallest(before))
@@ -280,7 +280,7 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
         max_mirror_exact=_largest(mirror_exact),
         max_kernel_mirror=None if kernel is None else _worst(kernel, mirror),
         sampled=len(rows) < p.seqlen_q,
-        caption=f"head {head} of {p.num_heads:,}",
+        caption=f"head {head:,}",
     )
     _LSE[tape] = _KeptLse(key, result, stored, known.copy(), exact.copy(), view)
     return view

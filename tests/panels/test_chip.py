@@ -200,6 +200,24 @@ def test_each_quantity_keeps_its_line_while_the_program_loops(qtbot, size):
     assert sorted(seen.values(), key=min) == [{0}, {1}, {2}, {3}, {4}, {5}]
 
 
+@pytest.mark.parametrize("size", [(900, 600), (480, 480), (455, 420)])
+def test_the_end_of_a_program_shows_how_the_row_becomes_o_and_its_l(qtbot, size):
+    places: dict[str, set[int]] = {}
+    for step, wrote in (("normalise", {"o"}), ("store", {"o", "lse"})):
+        frame = frame_at(TOY, step)
+        panel, _ = shown(qtbot, frame, size)
+        assert frame.chip is not None
+        lines = panel.equations.lines[1:]
+        texts = [line.text for line in lines]
+        for e in frame.chip.equations:
+            places.setdefault(e.quantity, set()).add(texts.index(e.text))
+        ends = {e.quantity: e.text.rpartition(" = ")[2] for e in frame.chip.equations}
+        assert f"o[0] = acc[0] / l = {ends['acc']} / {ends['l']} = {ends['o']}" in texts
+        assert {line.fresh for line in lines if line.fresh} == wrote
+        assert len(lines) == 5
+    assert places == {"m": {0}, "l": {1}, "acc": {2}, "o": {3}, "lse": {4}}
+
+
 def test_a_click_on_a_row_selects_it(qtbot):
     panel, changes = shown(qtbot, frame_at(TOY, "accumulate"))
     for place, row in (("q", 0), ("matrix", 7), ("m", 9), ("acc", 15)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -167,3 +169,24 @@ def test_numbers_in_cells_can_be_read_on_every_shade(name, quantity):
     lut = look.heat_lut() if quantity == "p" else look.signed_lut(quantity)
     for color in color_table(lut, look)[:SHADES]:
         assert contrast(ink_on(int(color)), QColor.fromRgb(int(color))) >= 4.5
+
+
+FLOAT32 = st.floats(width=32) | st.sampled_from([3.4028235e38, -3.4028235e38, 1e-45, -1e-45, 1.2e-38])
+
+
+@given(arrays(np.float32, (3, 5), elements=FLOAT32), FLOAT32, FLOAT32)
+def test_any_float32_has_its_shade_without_a_warning(values, a, b):
+    if not np.isfinite([a, b]).all():
+        return
+    low, high = min(a, b), max(a, b)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index = index_of(values, (low, high))
+    finite = np.isfinite(values)
+    assert (index[finite] < SHADES).all()
+    assert (index[np.isnan(values)] == NAN).all()
+    if high > low:
+        assert (index[finite & (values <= low)] == 0).all()
+        assert (index[finite & (values >= high)] == SHADES - 1).all()
+    order = np.argsort(values[finite])
+    assert (np.diff(index[finite][order].astype(int)) >= 0).all()

@@ -414,12 +414,12 @@ def test_any_zooming_stays_on_the_rows(moves: list[tuple[float, int]]) -> None:
 
 
 @pytest.mark.parametrize("size", [(430, 235), (437, 251), (900, 600)])
-def test_the_ends_of_the_rows_are_numbered(size, qtbot):
+def test_the_rows_are_numbered_evenly(size, qtbot):
     panel, _ = shown(qtbot, half_way(filled(OPENING)), size)
     lower = axes(panel)[1]
     assert lower.x == pytest.approx((0, 1023))
     values = row_ticks(*lower.x, lower.rect.width(), panel.theme)
-    assert (values[0], values[-1]) == (0, 1023)
+    assert values in ([0, 256, 512, 768], [0, 128, 256, 384, 512, 640, 768, 896])
     assert row_ticks(10.5, 20.5, 400, panel.theme) == [12, 14, 16, 18, 20]
 
 

@@ -73,7 +73,7 @@ def test_at_the_ends_there_is_no_way_on(qtbot: QtBot) -> None:
     assert [b.isEnabled() for b in panel.buttons] == [False, False, True, True, True]
     panel.show_frame(frame_at(OPENING, -1))
     assert [b.isEnabled() for b in panel.buttons] == [True, True, True, False, False]
-    assert panel.readout.lines[0] == "step 1,375 of 1,375"
+    assert panel.readout.lines[0] == "step 1,375 · last 1,375"
 
 
 def test_play_speed_and_jumps_are_asked_for(qtbot: QtBot) -> None:
@@ -309,5 +309,5 @@ def test_controls_can_be_found_and_reached(qtbot: QtBot) -> None:
         assert widget.accessibleName() and widget.toolTip()
         assert widget.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert panel.timeline.accessibleName() and panel.readout.accessibleName()
-    assert "step 437 of 1,375" in panel.readout.accessibleDescription()
+    assert "step 437 · last 1,375" in panel.readout.accessibleDescription()
     assert panel.timeline.bar.contains(QPointF(panel.timeline.at(438), panel.timeline.bar.center().y()))

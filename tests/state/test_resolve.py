@@ -100,7 +100,13 @@ def test_rows_that_see_no_key_say_so():
     shown = resolve(State(problem=p, step=2), tape, RunView())
     assert shown.chip is not None
     assert shown.lse is not None
-    assert shown.chip.equations[0].text == "o = 0"
+    assert [e.text for e in shown.chip.equations] == [
+        "m = -inf",
+        "l = 0",
+        "acc[0] = 0",
+        "o = 0",
+        "L = m + log₂ l = -inf + log₂ 0 = -inf",
+    ]
     assert (shown.lse.mirror[:64] == -np.inf).all()
     assert (shown.lse.difference[:64] == 0).all()
     assert shown.lse.max_mirror_exact == 0

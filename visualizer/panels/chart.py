@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +27,15 @@ class Axes:
 
     def to_x(self, value):
         """Pixels for x values (a number or an array)."""
-        return self.rect.left() + (value - self.x[0]) * (self.rect.width() / ((self.x[1] - self.x[0]) or 1))
+        return self.rect.left() + (np.asarray(value, np.float64) - self.x[0]) * (
+            self.rect.width() / ((self.x[1] - self.x[0]) or 1)
+        )
 
     def to_y(self, value):
         """Pixels for y values (a number or an array); those outside the range stay just outside the rectangle."""
-        y = self.rect.bottom() - (value - self.y[0]) * (self.rect.height() / ((self.y[1] - self.y[0]) or 1))
+        # in float64: a difference of two float32 may be too large for a third
+        value = np.asarray(value, np.float64) - self.y[0]
+        y = self.rect.bottom() - value / ((self.y[1] - self.y[0]) or 1) * self.rect.height()
         return np.clip(y, self.rect.top() - 4, self.rect.bottom() + 4)
 
     def value_at(self, x: float) -> float:
@@ -54,21 +59,34 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """A tick's value without noise: 0.25, 1,024, 2e-7."""
+    """A tick's value without noise: 0.25, 1,024, 2e-7, 1.5e26."""
     if value == 0:
         return "0"
-    if abs(value) < 1e-3:
-        mantissa, power = f"{value:.0e}".split("e")
-        return f"{mantissa}e{int(power)}"
+    if not 1e-3 <= abs(value) < 1e6:
+        return _power(value, 2)
     return f"{value:,.6g}" if value != int(value) else f"{int(value):,}"
 
 
-def with_ends(first: int, last: int, inner: list[float]) -> list[float]:
-    """The ends, and the inner ticks that keep clear of them."""
-    if last <= first:
-        return [first]
-    clear = (last - first) / (len(inner) + 1) * 0.6 if inner else 0
-    return [first, *(t for t in inner if first + clear < t < last - clear), last]
+def _power(value: float, digits: int) -> str:
+    mantissa, power = f"{value:.{digits}e}".split("e")
+    return f"{float(mantissa):g}e{int(power)}"
+
+
+def index_ticks(low: float, high: float, most: int) -> list[float]:
+    """At most `most` whole numbers within low ... high, multiples of one power of two as rows of blocks are."""
+    step, first, last = 1, math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    while last // step - -(-first // step) + 1 > max(1, most):
+        step *= 2
+    return [float(n) for n in range(-(-first // step) * step, last + 1, step)] or [float(first)]
+
+
+def range_ticks(low: float, high: float, most: int) -> list[float]:
+    """Both limits, 0 where it lies between them, and what is needed between for one distance; else as `ticks`."""
+    for parts in range(2, most):
+        step = (high - low) / parts
+        if step > 0 and abs(low / step - round(low / step)) < 1e-9:
+            return [(round(low / step) + i) * step for i in range(parts + 1)]
+    return ticks(low, high, most)
 
 
 class Outline(NamedTuple):
@@ -147,24 +165,30 @@ def draw_grid(painter: QPainter, axes: Axes, y_values: list[float], theme: Theme
         if labels and taken - y >= metrics.height() * 0.85:
             painter.setPen(QColor(theme.muted))
             box = QRectF(0, y - metrics.height() / 2, rect.left() - theme.px(5), metrics.height())
-            painter.drawText(box, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, tick_text(value))
+            texts = tick_text(value), _power(value, 1), _power(value, 0)
+            text = next((t for t in texts if metrics.horizontalAdvance(t) <= box.width()), "")
+            painter.drawText(box, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, text)
             taken = y
 
 
 def draw_x_ticks(painter: QPainter, axes: Axes, values: list[float], theme: Theme, font: QFont) -> list[QRectF]:
-    """Numbers below the rectangle, kept inside it at its ends; returns where they stand, without overlaps."""
+    """Whole numbers below the rectangle, kept inside it at its ends; every second, or fourth, where they touch.
+
+    Returns where they stand.
+    """
     metrics = QFontMetrics(font)
-    painter.setFont(font)
-    painter.setPen(QColor(theme.muted))
-    placed: list[QRectF] = []
-    for value in values:
-        text = tick_text(value)
-        width = metrics.horizontalAdvance(text) + 1
+
+    def place(value: float) -> QRectF:
+        width = metrics.horizontalAdvance(f"{value:,.0f}") + 1
         x = float(axes.to_x(value)) - width / 2
         x = min(max(x, axes.rect.left() - theme.px(4)), axes.rect.right() + theme.px(4) - width)
-        box = QRectF(x, axes.rect.bottom() + theme.px(2), width, metrics.height())
-        if placed and box.left() < placed[-1].right() + theme.px(8):
-            continue
-        placed.append(box)
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
-    return placed
+        return QRectF(x, axes.rect.bottom() + theme.px(2), width, metrics.height())
+
+    places = [place(value) for value in values]
+    while any(b.left() < a.right() + theme.px(8) for a, b in pairwise(places)):
+        values, places = values[::2], places[::2]
+    painter.setFont(font)
+    painter.setPen(QColor(theme.muted))
+    for value, box in zip(values, places, strict=True):
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, f"{value:,.0f}")
+    return places

@@ -1,4 +1,4 @@
-"""The arithmetic of the selected row, line by line, each quantity in its own place while a program loops.
+"""The arithmetic of the selected row, line by line; in the loop and at the end each quantity has its own place.
 
 Where there is no room for all places, as many of the newest lines as fit stand there, none of them cut.
 """
@@ -19,6 +19,7 @@ from visualizer.theme import Theme
 ALIGN = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 MIN_LINES: Final = 3
 PLACES: Final = {"s": "max s", "m": "m", "alpha": "α", "p": "Σ p", "l": "l", "acc": "acc"}
+END_PLACES: Final = {"m": "m", "l": "l", "acc": "acc", "o": "o", "lse": "L"}
 
 Written = tuple[str, str, str, bool]  # text, note beside it, quantity, whether it is quiet
 
@@ -136,14 +137,16 @@ class Equations(QWidget):
                 y += high
         self.update()
 
+    @property
+    def _places(self) -> dict[str, str]:
+        return END_PLACES if any(e.quantity == "o" for e in self._equations) else PLACES
+
     def _placed(self, width: int, room: int) -> list[list[Written]]:
-        """Every quantity of the loop in its place, with its name alone until it is there; nothing where room lacks."""
+        """Every quantity in its place, with its name alone until it is there; nothing where room lacks."""
         by_quantity = {e.quantity: e for e in self._equations}
-        if not by_quantity.keys() <= PLACES.keys():
-            return []
         blocks = [
             self._broken(by_quantity[q], width) if q in by_quantity else [(name, "", q, True)]
-            for q, name in PLACES.items()
+            for q, name in self._places.items()
         ]
         blocks = [[line for n, line in enumerate(block) if n == 0 or not line[3]] for block in blocks]
         return blocks if sum(map(len, blocks)) <= room else []
@@ -160,7 +163,8 @@ class Equations(QWidget):
                 break
             chosen.insert(0, block)
             left -= len(block)
-        return sorted(chosen, key=lambda block: list(PLACES).index(block[0][2]) if block[0][2] in PLACES else 0)
+        order = list(self._places)
+        return sorted(chosen, key=lambda block: order.index(block[0][2]))
 
     def _advance(self, text: str) -> float:
         """Width of a text in the code font, all of whose characters are as wide as each other."""

@@ -32,10 +32,12 @@ def color_table(lut: np.ndarray, theme: Theme) -> np.ndarray:
 def to_index(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
     """uint8 entries of a color_table for float values; levels are the values of the first and the last shade."""
     low, high = levels
-    slope = np.float32((SHADES - 1) / (high - low))
+    span = high - low or 1.0
+    kind = np.float32 if 1e-30 < span < 1e30 else np.float64  # float32 has no room for the slope beyond that
+    slope = kind((SHADES - 1) / span)
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = values * slope
-        scaled += np.float32(0.5) - np.float32(low) * slope
+        scaled += kind(0.5) - kind(low) * slope
         np.maximum(scaled, 0, out=scaled)
         np.minimum(scaled, SHADES - 0.5, out=scaled)
     if np.isfinite(values).all():

@@ -45,7 +45,7 @@ class LsePanel(Panel):
         assert view is not None
         if self.title_label.text() != TITLES[view.unit]:
             self.title_label.setText(TITLES[view.unit])
-        self.caption.show(view.caption, f"head {view.head}")
+        self.caption.show(view.caption, view.caption)
         self.switch.show_value(view.unit)
         self.canvas.show_view(view)
 

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter
 # isort: split
 import pyqtgraph as pg  # after PySide6: it takes the binding that is loaded already
 
-from visualizer.panels.chart import Axes, draw_grid, draw_x_ticks, ticks, with_ends
+from visualizer.panels.chart import Axes, draw_grid, draw_x_ticks, index_ticks, ticks
 from visualizer.theme import Theme
 
 Values = Callable[[float, float, float, Theme], list[float]]
@@ -54,7 +54,5 @@ def limits_and_zero(low: float, high: float, pixels: float, theme: Theme) -> lis
 
 
 def row_ticks(low: float, high: float, pixels: float, theme: Theme) -> list[float]:
-    """Whole rows, the ends of the plot among them where those are rows."""
-    inner = [t for t in ticks(low, high, max(1, int(pixels / theme.px(80)))) if t == int(t)]
-    first, last = round(low), round(high)
-    return with_ends(first, last, inner) if max(abs(low - first), abs(high - last)) < 1e-6 * high else inner
+    """Whole rows, as many as have room."""
+    return index_ticks(low, high, max(1, int(pixels / theme.px(64))))

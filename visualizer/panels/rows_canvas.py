@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 
 from visualizer.explain import number
 from visualizer.frame import RowsView
-from visualizer.panels.chart import Axes, draw_grid, draw_line, draw_x_ticks, outline, ticks, with_ends
+from visualizer.panels.chart import Axes, draw_grid, draw_line, draw_x_ticks, index_ticks, outline, range_ticks
 from visualizer.panels.heatmap import LOUD
 from visualizer.panels.ring import FocusRing
 from visualizer.theme import Theme
@@ -210,17 +210,15 @@ class RowsCanvas(FocusRing):
             px = self.theme.px
             for quantity, _ in QUANTITIES:
                 over_rows, history = self.axes(quantity)
-                low, high = over_rows.y
-                values = [low, (low + high) / 2, high] if low >= 0 else sorted({low, 0.0, high})
+                values = range_ticks(*over_rows.y, most=max(3, round(over_rows.rect.height() / px(10))))
                 draw_grid(painter, over_rows, values, self.theme, self._small, labels=True)
                 draw_grid(painter, history, values, self.theme, self._small, labels=False)
             over_rows, history = self.axes("l")
             start, end = view.rows
-            inner = [t for t in ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(60)))) if t == int(t)]
-            draw_x_ticks(painter, over_rows, with_ends(start, end - 1, inner), self.theme, self._small)
-            last = max(0, view.iterations - 1)
-            inner = [t for t in ticks(0, last, max(1, int(history.rect.width() / px(50)))) if t == int(t)]
-            draw_x_ticks(painter, history, with_ends(0, last, inner), self.theme, self._small)
+            rows = index_ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(40))))
+            draw_x_ticks(painter, over_rows, rows, self.theme, self._small)
+            tiles = index_ticks(0, max(0, view.iterations - 1), max(1, int(history.rect.width() / px(30))))
+            draw_x_ticks(painter, history, tiles, self.theme, self._small)
             over_rows, history = self.axes("m")
             painter.setFont(self._words)
             painter.setPen(QColor(self.theme.muted))

@@ -40,7 +40,7 @@ class HeadModel(QAbstractListModel):
 
     def text(self, head: int) -> str:
         p = self._problem
-        text = f"head {head:,} of {p.num_heads:,}"
+        text = f"head {head:,}"
         return text if p.heads == p.kv_heads else f"{text} · kv head {p.kv_head(head):,}"
 
 

@@ -155,7 +155,7 @@ class Readout(QWidget):
 
     def show_view(self, view: TransportView) -> None:
         name = view.step.replace("_", " ")
-        self.lines = (f"step {view.index:,} of {view.total - 1:,}", f"{name}  ·  {view.sentence}")
+        self.lines = (f"step {view.index:,} · last {view.total - 1:,}", f"{name}  ·  {view.sentence}")
         self._quantity = view.quantity
         self.setToolTip(f"{self.lines[1]}\nSteps are counted from 0, as in session files and after --step.")
         self.setAccessibleDescription(". ".join(self.lines))
