@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cache
+from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from kernel.tiling import Tiling
 
 NEG_INF: Final = np.float32(-np.inf)
 RUN_TILES: Final = 16
+STRETCH_TILES: Final = 64
 _SIGN_AND_REST: Final = np.int32(-0x70002000)
 
 
@@ -94,58 +96,88 @@ class Mirror:
     def advance(self, chip: Chip, head: int, block: int, first: int, last: int) -> Iterator[Run]:
         """Iterations first ... last - 1 in runs of at most RUN_TILES: the same bits as `iterate`, in fewer NumPy calls.
 
-        What tiles do on their own (scores, their maxima, p, p·v) is computed for several at once and on two threads;
-        m, alpha, l and acc go from tile to tile in order.
+        Full tiles are computed up to STRETCH_TILES at once, on two threads.
         """
         while first < last:
             masked = self.tiling.masked_iterations(block)
             full_until = last if first >= masked.stop else masked.start
-            count = min(RUN_TILES, last - first, full_until - first)
-            run = self._run_of_full_tiles(chip, head, block, first, count) if count > 1 else None
-            if run is None:
+            count = min(STRETCH_TILES, last - first, full_until - first)
+            runs = self._stretch(chip, head, block, first, count) if count > 1 else []
+            if not runs:
                 chip = self.iterate(chip, head, block, first)
                 assert chip.m is not None and chip.alpha is not None and chip.l is not None
-                run = Run(first + 1, chip, chip.m[None], chip.alpha[None], chip.l[None])
-            chip, first = run.chip, run.end
-            yield run
+                runs = [Run(first + 1, chip, chip.m[None], chip.alpha[None], chip.l[None])]
+            chip, first = runs[-1].chip, runs[-1].end
+            yield from runs
 
-    def _run_of_full_tiles(self, chip: Chip, head: int, block: int, first: int, count: int) -> Run | None:
-        """`count` full tiles from iteration `first`; None where v holds a value that is not finite."""
-        k, v = (
-            self._full_tiles(x, block, first, count) for x in (self.inputs.k(head), self.inputs.v(head))
-        )  # (T, N, D)
+    def _stretch(self, chip: Chip, head: int, block: int, first: int, count: int) -> list[Run]:
+        """Runs over `count` full tiles from iteration `first`, up to a tile whose v holds a value that is not finite.
+
+        Two threads take the runs in turn. What a run needs from the one before comes late: m once its scores are there,
+        l and acc once its p·v are, so the threads hardly wait for each other.
+        """
+        parts = [(i, min(RUN_TILES, first + count - i)) for i in range(first, first + count, RUN_TILES)]
+        k, v = self.inputs.k(head), self.inputs.v(head)  # here: a head must not be drawn on two threads at once
+        maxima, sums = ([SimpleQueue() for _ in range(len(parts) + 1)] for _ in range(2))
+        maxima[0].put(chip.m)
+        sums[0].put((chip.l, chip.acc))
+
+        def every_second(start: int) -> list[Run]:
+            runs = []
+            try:
+                for i in range(start, len(parts), 2):
+                    tiles = (self._full_tiles(x, block, *parts[i]) for x in (v, k))  # (T, N, D) each
+                    run = self._run_of_full_tiles(chip.q, *tiles, parts[i][0], maxima[i : i + 2], sums[i : i + 2])
+                    if run is None:
+                        break
+                    runs.append(run)
+            finally:
+                # the other thread must not wait for what will not come
+                for queue in (*maxima, *sums):
+                    queue.put(None)
+            return runs
+
+        with blas_on_one_thread(), np.errstate(all="ignore"):
+            here, there = _both(every_second, (0,), (1,)) if len(parts) > 1 else (every_second(0), [])
+        return sorted(here + there, key=lambda run: run.end)
+
+    def _run_of_full_tiles(
+        self, q: Any, v: np.ndarray, k: np.ndarray, first: int, maxima: list[SimpleQueue], sums: list[SimpleQueue]
+    ) -> Run | None:
+        """The tiles k, v (T, N, D); m comes from maxima[0], (l, acc) from sums[0], and what they become goes to [1].
+
+        None where v holds a value that is not finite, or the run before came to nothing.
+        """
         if not np.isfinite(v).all():
             return None
-        assert chip.q is not None and chip.m is not None and chip.l is not None and chip.acc is not None
-        q, acc = chip.q, chip.acc
-
-        def scores(part: slice) -> tuple[np.ndarray, np.ndarray]:
-            s = q @ k[part].transpose(0, 2, 1)
-            return s, np.fmax.reduce(s, axis=2) * self.qk_scale
-
-        def products(s: np.ndarray, ref: np.ndarray, part: slice) -> tuple[np.ndarray, np.ndarray]:
-            s *= self.qk_scale
-            s -= ref[part, :, None]
-            p = np.exp2(s, out=s)
-            return p.sum(axis=2), self._round_p(p) @ v[part]
-
-        half = (count + 1) // 2
-        parts = (slice(half), slice(half, count))
-        with blas_on_one_thread(), np.errstate(all="ignore"):
-            (s0, top0), (s1, top1) = _both(scores, (parts[0],), (parts[1],))
-            m = self._running_max(np.concatenate([chip.m[None], top0, top1]))  # (T + 1, M)
-            ref = np.where(m[1:] == NEG_INF, np.float32(0), m[1:])
-            alpha = np.exp2(m[:-1] - ref)
-            (sum0, pv0), (sum1, pv1) = _both(products, (s0, ref, parts[0]), (s1, ref, parts[1]))
-            l = np.empty_like(alpha)
-            running = chip.l
-            for i, total in enumerate((*sum0, *sum1)):
-                running = running * alpha[i] + total
-                l[i] = running
-            for i, pv in enumerate((*pv0, *pv1)):
-                acc = acc * alpha[i][:, None]
-                acc += pv
-        return Run(first + count, Chip(q=q, m=m[-1], l=running, acc=acc), m[1:], alpha, l)
+        s = q @ k.transpose(0, 2, 1)
+        tops = np.empty((len(k) + 1, len(q)), np.float32)
+        np.multiply(np.fmax.reduce(s, axis=2), self.qk_scale, out=tops[1:])
+        s *= self.qk_scale
+        before = maxima[0].get()
+        if before is None:
+            return None
+        tops[0] = before
+        m = self._running_max(tops)  # (T + 1, M)
+        maxima[1].put(m[-1])
+        ref = np.where(m[1:] == NEG_INF, np.float32(0), m[1:])
+        alpha = np.exp2(m[:-1] - ref)
+        s -= ref[:, :, None]
+        p = np.exp2(s, out=s)
+        totals = p.sum(axis=2)
+        pv = self._round_p(p) @ v
+        before = sums[0].get()
+        if before is None:
+            return None
+        l, acc = np.empty_like(alpha), before[1]
+        running = before[0]
+        for i, total in enumerate(totals):
+            running = running * alpha[i] + total
+            l[i] = running
+            acc = acc * alpha[i][:, None]
+            acc += pv[i]
+        sums[1].put((running, acc))
+        return Run(first + len(k), Chip(q=q, m=m[-1], l=running, acc=acc), m[1:], alpha, l)
 
     def _apply(self, chip: Chip, step: str, head: int, block: int, tile: int) -> Chip:
         return getattr(self, f"_{step}")(chip, head, block, tile)

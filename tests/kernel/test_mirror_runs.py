@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -46,6 +47,48 @@ def test_infinite_values_of_v_take_the_same_way(tmp_path):
     assert o is not None
     assert np.isinf(o[:, 3]).all()
     assert (np.delete(o, 3, axis=1) == 1).all()
+
+
+@pytest.mark.parametrize("places", [(), (0,), (15, 16), (40, 41, 60), tuple(range(20, 37))])
+@pytest.mark.parametrize("causal", [True, False])
+def test_two_threads_stop_at_a_value_of_v_that_is_not_finite(tmp_path, places, causal):
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.standard_normal((1, 1, 16 * 70, 16)).astype(np.float32) for _ in range(3))
+    for i, tile in enumerate(places):
+        v[0, 0, 16 * tile + 3, 5] = (np.inf, np.nan, -np.inf)[i % 3]
+    np.savez(tmp_path / "t.npz", q=q, k=k, v=v)
+    p = Problem(heads=1, kv_heads=1, seqlen_q=1120, seqlen_k=1120, head_dim=16, dtype="float32", causal=causal)
+    p = p.change(block_m=16, block_n=16, inputs=str(tmp_path / "t.npz"))
+    mirror = Mirror(Inputs(p), Tiling(p))
+    expected = chip = mirror.apply(Chip(), "load_q", 0, 69)
+    ends = []
+    for run in mirror.advance(chip, 0, 69, 0, 70):
+        for iteration in range(ends[-1] if ends else 0, run.end):
+            expected = mirror.iterate(expected, 0, 69, iteration)
+        for name in ("m", "l", "acc"):
+            np.testing.assert_array_equal(getattr(run.chip, name), getattr(expected, name))
+        ends.append(run.end)
+    assert ends[-1] == 70 and set(places) <= {end - 1 for end in ends}
+
+
+def test_an_error_on_one_thread_ends_both(monkeypatch):
+    p = Problem(heads=1, kv_heads=1, seqlen_q=16, seqlen_k=16 * 64, head_dim=16, causal=False, block_m=16, block_n=16)
+    mirror = Mirror(Inputs(p), Tiling(p))
+    lift = mirror._full_tiles
+
+    def fail(x, block, first, count):
+        if first in broken_at:
+            raise MemoryError
+        return lift(x, block, first, count)
+
+    monkeypatch.setattr(mirror, "_full_tiles", fail)
+    chip = mirror.apply(Chip(), "load_q", 0, 0)
+    for places in ({0}, {16}, {32}, {48}, {16, 32}):
+        broken_at = places
+        with pytest.raises(MemoryError):
+            list(mirror.advance(chip, 0, 0, 0, 64))
+    broken_at = set()
+    assert [run.end for run in mirror.advance(chip, 0, 0, 0, 64)] == [16, 32, 48, 64]
 
 
 @given(arrays(np.float32, 64, elements=st.floats(0, 65504, width=32)))
