@@ -1,5 +1,6 @@
 """What every test runs under: no screen, one BLAS thread, its own settings, no silent skip, no leaked window."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -74,6 +75,24 @@ def own_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         for kind in (QSettings.Format.NativeFormat, QSettings.Format.IniFormat):
             QSettings.setPath(kind, QSettings.Scope.UserScope, str(home / "config"))
     return home
+
+
+def pytest_collection_finish() -> None:
+    """What was imported lives until the end; without it a collection takes a fraction of the time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def garbage_on_this_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As in the application (visualizer.garbage): the mirror's second thread must not come to destroy a widget."""
+    if "kernel" in request.node.path.parts:  # no widgets there, and much garbage
+        yield
+        return
+    gc.disable()
+    yield
+    gc.collect()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

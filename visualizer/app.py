@@ -15,7 +15,7 @@ from PySide6.QtCore import QLocale, QSocketNotifier
 from PySide6.QtWidgets import QApplication
 
 from kernel.problem import ProblemError
-from visualizer import theme
+from visualizer import garbage, theme
 from visualizer.controller import Controller
 from visualizer.files import kept_state
 from visualizer.settings import Settings
@@ -26,7 +26,10 @@ from visualizer.window import Window
 def application() -> QApplication:
     """The QApplication in its name, fonts and number format. Keep it until the end."""
     QLocale.setDefault(QLocale.c())
-    app = QApplication.instance() or QApplication(["flashscope"])
+    app = QApplication.instance()
+    if app is None:
+        app = QApplication(["flashscope"])
+        garbage.keep_on_this_thread(app)
     assert isinstance(app, QApplication)
     app.setApplicationName("flashscope")
     app.setApplicationDisplayName("FlashScope")

@@ -51,11 +51,12 @@ def application(scale: float = 1) -> QApplication:
     from PySide6.QtCore import QLocale, qInstallMessageHandler
     from PySide6.QtWidgets import QApplication
 
-    from visualizer import theme
+    from visualizer import garbage, theme
 
     QLocale.setDefault(QLocale.c())
     qInstallMessageHandler(_tell)
     app = QApplication(["flashscope"])
+    garbage.keep_on_this_thread(app)
     theme.load_fonts()
     return app
 
