@@ -63,9 +63,8 @@ class Plan:
             self.captured = True
             _captured.append(self)
         o = torch.empty(self.o_shape, dtype=q.dtype, device=q.device)
-        lse = broken = torch.empty(self.lse_size, dtype=torch.float32, device=q.device)
-        if self.flags_at:  # behind lse, a flag for each program
-            broken = lse.as_strided((1,), (1,), self.flags_at)
+        lse = torch.empty(self.lse_size, dtype=torch.float32, device=q.device)
+        broken = lse.as_strided((1,), (1,), self.flags_at)  # behind lse, a flag for each program
         lse = lse.as_strided(self.lse_shape, (self.lse_shape[1], 1))
         for_q, for_k, for_v, for_o = self.strides
         self.launch(
@@ -144,7 +143,7 @@ def _fill_plan(compiled: Any, c: Config, q: torch.Tensor, k: torch.Tensor, v: to
     left = first_key(seqlen_q, seqlen_k, causal, c)
     even = is_even(seqlen_q, seqlen_k, causal, c)
     rows = batch * heads * seqlen_q
-    flags_at = -(-rows // 4) * 4 if causal else 0
+    flags_at = -(-rows // 4) * 4
     return Plan(
         refusal="",
         launch=compiled[(table.shape[1], 1, 1)],
@@ -153,7 +152,7 @@ def _fill_plan(compiled: Any, c: Config, q: torch.Tensor, k: torch.Tensor, v: to
         sizes=(heads // kv_heads, heads, seqlen_q, seqlen_k, left, *_constants(c, causal, even).values()),
         o_shape=o_shape,
         lse_shape=(batch * heads, seqlen_q),
-        lse_size=flags_at + table.shape[1] if causal else rows,
+        lse_size=flags_at + table.shape[1],
         flags_at=flags_at,
     )
 

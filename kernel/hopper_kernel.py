@@ -23,7 +23,8 @@ TMA reads as 0), and the mask's cost is paid before the loop starts.
 lse is in base 2, scale included.
 
 A NaN or an infinity in a v row that a query row does not see stays away from it. Only a row's first tile has such keys;
-when o is not finite they are looked at after everything else, and what they spoiled is computed again (_repair).
+when o is not finite they are looked at after everything else, and what they spoiled is computed again. So are rows with
+scores in the millions (hopper_repair.py).
 
 Tricks, with what each bought on an H200 (hopper_log.md): persistent programs and the table of tiles +20 to 40 %
 (causal), the mask by compile-time columns +20 % (head_dim 64, causal, 512), hand-overs by hardware barriers +3 %, the
@@ -52,7 +53,7 @@ from kernel.hopper_parts import (
     rescale_lazily,
     unpack,
 )
-from kernel.hopper_repair import note_broken, repair_all
+from kernel.hopper_repair import mark_far, note_broken, repair_all
 from kernel.hopper_tiles import LAZY_GROWTH
 
 # Triton 3.8 renamed the two copies, 3.9 dropped the old names.
@@ -298,7 +299,7 @@ def _consumer(
             total = gl.convert_layout(gl.sum(l, 1), row_layout)
             dead = total == 0.0
             total = gl.where(dead, 1.0, total)
-            lse = gl.where(dead, float("-inf"), m + log2(total))
+            lse = mark_far(gl.where(dead, float("-inf"), m + log2(total)), m, BROKEN)
             gl.store(LSE + (batch * heads + head).to(gl.int64) * seqlen_q + rows, lse, mask=rows < seqlen_q)
             acc = warpgroup_mma_wait(0, deps=(acc,))
             release(v_empty, i - 1, 1, STAGES, CONSUMERS, NAMED)
@@ -328,10 +329,10 @@ def _consumer(
         t += 1
         entry = next_entry
     tma.store_wait(0)
-    if CAUSAL:  # what _repair_all reads must be in memory, not only out of the slots
-        gl.inline_asm_elementwise(
-            "cp.async.bulk.wait_group 0; mov.u32 $0, 0;", "=r,r", [t], dtype=gl.int32, is_pure=False, pack=1
-        )
+    # what repair_all reads must be in memory, not only out of the slots
+    gl.inline_asm_elementwise(
+        "cp.async.bulk.wait_group 0; mov.u32 $0, 0;", "=r,r", [t], dtype=gl.int32, is_pure=False, pack=1
+    )
 
 
 @gluon.jit(do_not_specialize=["group", "heads", "seqlen_q", "seqlen_k", "left"])  # one binary for all lengths
@@ -369,8 +370,7 @@ def attention_forward(
     sizes = (group, heads, seqlen_q, seqlen_k, left)
     table += gl.program_id(0)
     BROKEN += gl.program_id(0)
-    if CAUSAL:
-        gl.store(BROKEN, 0.0)
+    gl.store(BROKEN, 0.0)
     qk_scale = sm_scale * 1.4426950408889634
     shared = (descs, slots, barriers, LSE, BROKEN, qk_scale, table, sizes)
     # The compile-time flags stand in every list because a tuple in a variable turns them into run-time values.
@@ -395,6 +395,5 @@ def attention_forward(
             (_consumer, (shared, 3, CAUSAL, EVEN, CONSUMERS, Q_STAGES, HOLD, NAMED, ROTATE, SPLIT_O, LAZY)),
             (_producer, (descs, slots, barriers, table, sizes, CAUSAL, CONSUMERS, Q_STAGES, NAMED, ROTATE)),
         ], [4, 4, 4, 1], [REGISTERS, REGISTERS, REGISTERS, 24])  # fmt: skip
-    if CAUSAL:
-        if gl.load(BROKEN) != 0.0:
-            repair_all(descs, (Q, K, V, O), LSE, table, sizes, qk_scale, CONSUMERS)
+    if gl.load(BROKEN) != 0.0:
+        repair_all(descs, (Q, K, V, O), LSE, table, sizes, qk_scale, CAUSAL, CONSUMERS)

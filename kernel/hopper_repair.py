@@ -1,13 +1,22 @@
-"""A NaN or an infinity in v must reach only the rows that see its key, but 0·NaN is NaN.
+"""What the fast loop cannot do right is found at the end of a query tile, and done again after everything else.
 
-Causal only: a row's first tile is the only one with keys that it does not see. While the roles run, a consumer stores a
-flag when some o is not finite. After them, a program whose flag is set walks through its tiles again.
+A NaN or an infinity in v must reach only the rows that see its key, but 0·NaN is NaN. Causal only: a row's first tile
+is the only one with keys that it does not see.
+
+And p comes from a fused multiply-add, whose product is not rounded as m is: with scores in the millions the two no
+longer cancel. Such a row's lse is set to +inf, which no other row has (a score of +inf makes it NaN).
+
+While the roles run, a consumer stores a flag when some o is not finite (causal) or a row is marked. After them, a
+program whose flag is set walks through its tiles again. forward.py finds and mends the same two things.
 """
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernel.hopper_parts import first_tile, lane_sums, unpack
+from kernel.hopper_parts import first_tile, lane_sums, log2, unpack
+from kernel.hopper_tiles import FAR
+
+_FAR = gl.constexpr(FAR)
 
 
 @gluon.jit
@@ -16,6 +25,81 @@ def note_broken(acc, BROKEN):
     bad = lane_sums(acc * 0.0)
     where = gl.zeros_like(bad).to(gl.int32)
     gl.store(BROKEN + where, where.to(gl.float32) + 1.0, mask=bad != 0.0)
+
+
+@gluon.jit
+def mark_far(lse, m, BROKEN):
+    # lse, +inf in rows whose m is too far out for the fast loop; and a program's flag, if there are any
+    far = (gl.abs(m) > _FAR) & (gl.abs(m) < float("inf"))
+    where = gl.zeros_like(m).to(gl.int32)
+    gl.store(BROKEN + where, where.to(gl.float32) + 1.0, mask=far)
+    return gl.where(far, float("inf"), lse)
+
+
+@gluon.jit
+def _again(
+    descs, pointers, LSE, batch, head, row, sizes, qk_scale, BM: gl.constexpr, CAUSAL: gl.constexpr
+):  # fmt: skip
+    # o and lse of these rows again where they are marked, four rows and a few keys at a time: forward.py's steps, the
+    # scaled score rounded before m is taken off. Slow and rare.
+    desc_q, desc_k, desc_v, desc_o = descs
+    Q, K, V, O = pointers
+    group, heads, seqlen_q, seqlen_k, left = sizes
+    D: gl.constexpr = desc_k.block_type.shape[3]
+    KEYS: gl.constexpr = 8 if D <= 128 else 4
+    PER_LANE: gl.constexpr = D // 32 if D > 32 else 1
+    layout: gl.constexpr = gl.BlockedLayout([1, 1, PER_LANE], [1, 1, 32], [4, 1, 1], [2, 1, 0])
+    of_row: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, layout))
+    in_o: gl.constexpr = gl.SliceLayout(1, layout)
+    columns = gl.arange(0, D, gl.SliceLayout(0, gl.SliceLayout(0, layout)))
+    o_columns = gl.arange(0, D, gl.SliceLayout(0, in_o))
+    Q += batch * desc_q.strides[0] + head * desc_q.strides[1]
+    K += batch * desc_k.strides[0] + (head // group) * desc_k.strides[1]
+    V += batch * desc_v.strides[0] + (head // group) * desc_v.strides[1]
+    O += batch * desc_o.strides[0] + head * desc_o.strides[1]
+    LSE += (batch * heads + head).to(gl.int64) * seqlen_q
+    for r in range(0, BM, 4):
+        rows = row + r + gl.arange(0, 4, of_row)
+        lse = gl.load(LSE + rows, mask=rows < seqlen_q, other=0.0)
+        marked = lse == float("inf")
+        if gl.max(marked.to(gl.int32), 0) != 0:
+            end = seqlen_k
+            seen = gl.where(rows < seqlen_q, seqlen_k, 0)
+            if CAUSAL:
+                end = gl.minimum(row + r + 4 + seqlen_k - seqlen_q, seqlen_k)
+                seen = gl.where(rows < seqlen_q, gl.minimum(rows + (seqlen_k - seqlen_q + 1), seqlen_k), 0)
+            q_rows = row + r + gl.arange(0, 4, gl.SliceLayout(1, in_o))
+            inside = (q_rows < seqlen_q)[:, None] & (o_columns < desc_q.shape[3])[None, :]
+            q = gl.load(Q + q_rows[:, None] * desc_q.strides[2] + o_columns[None, :], mask=inside, other=0.0)
+            q = gl.expand_dims(q.to(gl.float32), 1)
+            m = gl.full([4], float("-inf"), gl.float32, of_row)
+            l = gl.zeros([4], gl.float32, of_row)
+            acc = gl.zeros([4, D], gl.float32, in_o)
+            for key in range(0, end, KEYS):
+                keys = key + gl.arange(0, KEYS, gl.SliceLayout(1, gl.SliceLayout(0, layout)))
+                there = (keys < seqlen_k)[:, None] & (columns < desc_q.shape[3])[None, :]
+                k = gl.load(K + keys[:, None] * desc_k.strides[2] + columns[None, :], mask=there, other=0.0)
+                v = gl.load(V + keys[:, None] * desc_v.strides[2] + columns[None, :], mask=there, other=0.0)
+                s = gl.sum(q * gl.expand_dims(k.to(gl.float32), 0), 2)
+                visible = (key + gl.arange(0, KEYS, gl.SliceLayout(0, gl.SliceLayout(2, layout))))[None, :] < seen[
+                    :, None
+                ]
+                s = gl.where(visible, s * qk_scale, float("-inf"))
+                m_new = gl.maximum(m, gl.max(s, 1))
+                m_ref = gl.where(m_new == float("-inf"), 0.0, m_new)
+                alpha = gl.exp2(m - m_ref)
+                p = gl.exp2(s - m_ref[:, None])
+                l = l * alpha + gl.sum(p, 1)
+                pv = gl.where(
+                    gl.expand_dims(visible, 2), gl.expand_dims(p, 2) * gl.expand_dims(v.to(gl.float32), 0), 0.0
+                )
+                acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, in_o))[:, None] + gl.sum(pv, 1)
+                m = m_new
+            gl.store(LSE + rows, m + log2(l), mask=marked)
+            acc = acc * gl.convert_layout(1.0 / l, gl.SliceLayout(1, in_o))[:, None]
+            inside &= gl.convert_layout(marked, gl.SliceLayout(1, in_o))[:, None]
+            at = O + q_rows[:, None] * desc_o.strides[2] + o_columns[None, :]
+            gl.store(at, acc.to(O.dtype.element_ty), mask=inside)
 
 
 @gluon.jit
@@ -60,7 +144,7 @@ def _repair(descs, pointers, LSE, batch, head, row, first, sizes, qk_scale, BM: 
 
 
 @gluon.jit
-def repair_all(descs, pointers, LSE, table, sizes, qk_scale, CONSUMERS: gl.constexpr):
+def repair_all(descs, pointers, LSE, table, sizes, qk_scale, CAUSAL: gl.constexpr, CONSUMERS: gl.constexpr):
     desc_q, desc_k, desc_v, desc_o = descs
     group, heads, seqlen_q, seqlen_k, left = sizes
     BM: gl.constexpr = desc_q.block_type.shape[2]
@@ -70,10 +154,12 @@ def repair_all(descs, pointers, LSE, table, sizes, qk_scale, CONSUMERS: gl.const
     )
     entry = gl.load(table)
     while entry >= 0:
-        batch, head, row, n = unpack(entry, sizes, BM * CONSUMERS, BN, True)
+        batch, head, row, n = unpack(entry, sizes, BM * CONSUMERS, BN, CAUSAL)
         for _ in range(CONSUMERS):
-            first = first_tile(row, sizes, BM, BN)
-            _repair(descs, pointers, LSE, batch, head, row, first, sizes, qk_scale, BM, BN)
+            if CAUSAL:
+                first = first_tile(row, sizes, BM, BN)
+                _repair(descs, pointers, LSE, batch, head, row, first, sizes, qk_scale, BM, BN)
+            _again(descs, pointers, LSE, batch, head, row, sizes, qk_scale, BM, CAUSAL)
             row += BM
         table += gl.num_programs(0)
         entry = gl.load(table)

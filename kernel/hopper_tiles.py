@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 MIN_SCALE: Final = 1e-30  # a smaller scale is the portable kernel's
+FAR: Final = 4194304.0  # from this |m| on, in log2, a row is done again with care, as in forward.py
 LAZY_GROWTH: Final = 8.0  # log2 of how far a row's max may grow before m follows it, where a configuration is lazy
 END: Final = 0.7  # what the start and the end of a query tile cost, in key tiles
 

@@ -77,7 +77,7 @@ def portable_backward(
         | {"HAS_DLSE": dlse is not None, "WIDE": wide, **options(config.delta)},
     )
     inputs = (q, k, v, do, lse, delta)
-    rest = (scale, exponent_scale(scale), *layout(q, k, v, do), *lengths(q, k))
+    numbers = (scale, exponent_scale(scale), *layout(q, k, v, do), *lengths(q, k))
     for kernel, outputs, heads, length, block, part in (
         (attention_dkdv, (dk, dv), k.shape[0] * k.shape[1], k.shape[2], config.dkdv.block_n, config.dkdv),
         (attention_dq, (dq,), lse.shape[0], q.shape[2], config.dq.block_m, config.dq),
@@ -85,7 +85,7 @@ def portable_backward(
         told = constants(part, head_dim, causal, scale, precision(q, allow_tf32), wide)
         ragged = q.shape[2] % part.block_m != 0 or k.shape[2] % part.block_n != 0
         programs = heads * -(-length // block)
-        run(kernel, q.device, programs, (*inputs, *outputs, *rest), told | {"RAGGED": ragged})
+        run(kernel, q.device, programs, (*inputs, *outputs, *numbers), told | {"RAGGED": ragged})
     return dq, dk, dv
 
 

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel import attention, choice
+from kernel import attention, choice, forward
 from kernel.attention import flash_attn_triton
 from kernel.hopper_launch import Plans, compiler_barriers, strides
 from kernel.hopper_tiles import (
     ALL_128,
     ALL_256,
+    FAR,
     LONG_64,
     LONG_64_CAUSAL,
     SHORT_64,
@@ -71,6 +73,21 @@ def test_a_diagonal_never_crosses_a_tile_border(c, seqlen_q, seqlen_k):
 def test_only_whole_tiles_need_no_mask_without_causal(c, seqlen_q, seqlen_k):
     assert first_key(seqlen_q, seqlen_k, False, c) == 0
     assert is_even(seqlen_q, seqlen_k, False, c) == (seqlen_k % c.keys == 0)
+
+
+def test_both_kernels_do_the_same_rows_again():
+    assert f"tl.abs(m) > {FAR}" in Path(forward.__file__).read_text()
+
+
+@given(st.floats(1.0, float(np.float32(1e6)), width=32), st.floats(2**-10, 2**12, width=32))
+def test_up_to_where_rows_are_done_again_a_product_that_is_not_rounded_does_no_harm(s, qk_scale):
+    """m is the rounded product, p = 2^(s·qk_scale - m) a fused one: they differ by less than l can bear."""
+    m = np.float32(s) * np.float32(qk_scale)
+    apart = abs(float(np.float32(s)) * float(np.float32(qk_scale)) - float(m))
+    assert apart <= 0.25 or m > FAR
+    beyond = np.float32(1.1342e12) * np.float32(0.125 * math.log2(math.e))  # shared/cases: all inputs large and equal
+    assert beyond > FAR
+    assert np.spacing(beyond) / 2 > 127  # p may be 0 or infinite
 
 
 def test_configurations_cover_every_head_dim():
@@ -222,6 +239,54 @@ def test_nan_and_infinity_reach_the_rows_that_see_them(special):
             blind = torch.arange(seqlen_q, device="cuda") + seqlen_k - seqlen_q < key
             assert (o[:, :, blind].double() - clean[:, :, blind]).abs().max() < 4e-3
             assert not o[:, :, ~blind].isfinite().any()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("head_dim", [16, 64, 128, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_large_and_equal_inputs(head_dim, causal):
+    for seqlen_q, seqlen_k in ((1, 1), (1, 300), (300, 300), (200, 333)):
+        x = torch.full((1, 2, max(seqlen_q, seqlen_k), head_dim), 133120.0, dtype=torch.bfloat16, device="cuda")
+        q, k = x[:, :, :seqlen_q], x[:, :, :seqlen_k]
+        o, lse = flash_attn_triton(q, k, k, causal, 0.125, return_lse=True, backend="hopper")
+        assert torch.equal(o, q)
+        assert_right(o, lse, q, k, k, causal, 0.125)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rows_with_scores_in_the_millions_are_done_again_and_no_others(causal, dtype):
+    """Every seventh row's scores are millions of times as large: one key takes all, or several equal ones."""
+    for head_dim, seqlen in ((16, 300), (64, 700), (72, 333), (128, 500), (256, 260)):
+        q, k, v = (draw(1, 2, seqlen, head_dim, dtype=dtype) for _ in "qkv")
+        usual, usual_lse = flash_attn_triton(q, k, v, causal, 1.0, return_lse=True, backend="hopper")
+        far = torch.arange(seqlen, device="cuda") % 7 == 3
+        q[:, :, far] *= 2.0**12 if dtype == torch.float16 else 2.0**24
+        k[:, :, 100:140] *= 2.0**10
+        k[:, :, 120] = k[:, :, 110]
+        o, lse = flash_attn_triton(q, k, v, causal, 1.0, return_lse=True, backend="hopper")
+        again = flash_attn_triton(q, k, v, causal, 1.0, return_lse=True, backend="hopper")
+        portable = flash_attn_triton(q, k, v, causal, 1.0, return_lse=True, backend="triton")
+        assert torch.equal(o, again[0])
+        assert torch.equal(lse, again[1])
+        assert o.isfinite().all()
+        size = portable[1].abs().clamp(min=1.0)
+        assert ((lse - portable[1]) / size).abs().max() < 1e-5
+        s = (q.double() @ k.double().mT).masked_fill_(
+            ~torch.ones(seqlen, seqlen, dtype=torch.bool, device="cuda").tril() if causal else q.new_zeros(1).bool(),
+            -math.inf,
+        )
+        top = s.topk(3, -1).values
+        clear = (top[..., 1] - top[..., 2] > 1e-5 * top[..., 0].abs() + 40) & far  # the winners are beyond doubt
+        want, _ = exact(q, k, v, causal, 1.0)
+        even = (top[..., 0] == top[..., 1]) | (top[..., 0] - top[..., 1] > 1e-5 * top[..., 0].abs() + 40)
+        assert (clear & even).sum() > 20
+        assert (o.double() - want)[clear & even].abs().max() < 4e-2
+        unseen = ~far & (torch.arange(seqlen, device="cuda") < 100) if causal else far & ~far
+        assert torch.equal(o[:, :, unseen], usual[:, :, unseen])
+        assert torch.equal(lse[:, unseen], usual_lse[:, unseen])
 
 
 @pytest.mark.gpu

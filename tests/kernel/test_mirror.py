@@ -99,6 +99,20 @@ def test_they_agree_on_nan_infinity_and_subnormal_numbers(p, places, whole_runs)
     assert_same_bits(p, Spoilt(p, places), whole_runs)
 
 
+@pytest.mark.parametrize("backend", ["triton", "hopper"])
+@pytest.mark.parametrize("keys", [1, 200])
+def test_large_and_equal_inputs_give_v_in_either_mirror(backend, keys):
+    p = Problem(heads=1, kv_heads=1, seqlen_q=1, seqlen_k=keys, dtype="bfloat16", sm_scale=0.125, causal=False)
+    p = p.change(backend=backend)
+    inputs = Spoilt(p, [])
+    for name in "qkv":
+        inputs._file[name][:] = 133120
+    for whole_runs in (True, False):
+        o, lse = mirror(p, inputs, whole_runs)
+        assert (o == 133120).all()
+        assert np.isfinite(lse).all()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("causal", [True, False])
 def test_they_agree_on_the_opening_problem(dtype, causal):
