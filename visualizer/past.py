@@ -47,6 +47,9 @@ class Past:
         if not together:
             self._undo.append(before)
             del self._undo[:-DEPTH]
+        elif self._undo[-1] == after:  # there and back: nothing is left to undo
+            self._undo.pop()
+            changed = frozenset()
         self._last, self._when = changed, now
 
     def undo(self, now: State) -> State | None:

@@ -69,6 +69,32 @@ def test_stepping_on_after_an_undo_starts_anew() -> None:
     assert past.undo(State(step=1)) == State(step=0)
 
 
+def test_there_and_back_leaves_nothing_to_undo() -> None:
+    past = Past(clock := Clock())
+    now = take(past, [State(step=5), State(step=9), State(step=10), State(step=9)], clock, 30)
+    assert past.undo(now) == State(step=5)
+    past = Past(clock)
+    now = take(past, [State(step=1), State(step=2), State(step=1), State(step=2)], clock, 0.1)
+    assert past.undo(now) == State(step=1)
+    assert not past.can_undo
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["step", "row"]), st.sampled_from([0.1, 30.0])), max_size=30)
+)
+def test_every_undo_changes_something(acts: list[tuple[int, str, float]]) -> None:
+    past = Past(clock := Clock())
+    now = State(step=9)
+    for value, field, seconds in acts:
+        now = take(past, [now, now.change(**{field: value})], clock, seconds)
+    while past.can_undo:
+        before = past.undo(now)
+        assert before is not None
+        assert before != now
+        now = before
+    assert now == State(step=9)
+
+
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
 def test_undo_to_the_start_and_redo_to_the_end(rows: list[int]) -> None:
     past = Past(clock := Clock())

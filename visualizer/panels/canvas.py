@@ -71,10 +71,13 @@ class Sheet:
         return item
 
     def wrapped(self, rect: QRect, text: str, font: QFont, color: QColor | str) -> int:
-        """Writes words into the lines of rect, as many as they need; returns the height used."""
+        """Writes words into the lines of rect, as many as they need and it has; returns the height used."""
         metrics = QFontMetrics(font)
         height, top = metrics.height(), rect.top()
-        for line in wrap(text, metrics, rect.width()):
+        lines, room = wrap(text, metrics, rect.width()), max(1, (rect.height() + 2) // height)
+        if len(lines) > room:
+            lines[room - 1 :] = [f"{lines[room - 1]} …"]
+        for line in lines:
             self.text(QRect(rect.left(), top, rect.width(), height), line, font, color)
             top += height
         return top - rect.top()
@@ -135,8 +138,9 @@ class Canvas(QWidget):
                     painter.drawPolyline(QPolygonF(shape.points))
                 else:
                     painter.fillRect(shape.rect, shape.color)
+            lowest = self.height() + 2  # a line that would be cut in half is left out
             for item in self.sheet.texts:
-                if not item.rect.intersects(dirty):
+                if not item.rect.intersects(dirty) or (item.rect.top() > 0 and item.rect.bottom() > lowest):
                     continue
                 painter.setFont(item.font)
                 painter.setPen(item.color)

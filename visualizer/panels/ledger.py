@@ -111,7 +111,7 @@ class LedgerPanel(Panel):
             self._legend(sheet)
         top = self._bars.bottom() + 1
         if roomy:
-            words = QRect(0, top + px(4), size.width(), px(40))
+            words = QRect(0, top + px(4), size.width(), size.height() - top)
             top += px(4) + sheet.wrapped(words, WHY, self.theme.ui_font(12), self.theme.muted)
         top += px(10 if roomy else 4)
         area = QRect(0, top, size.width(), size.height() - top)

@@ -87,7 +87,10 @@ def draw_names(painter: QPainter, view: LseView, lower: Axes, theme: Theme) -> N
     metrics = QFontMetrics(words)
     painter.setFont(words)
     x, y = lower.rect.left() + px(4), lower.rect.top() - px(13)
-    for name, color in differences(view, theme):
+    named = differences(view, theme)
+    if sum(px(32) + metrics.horizontalAdvance(name) for name, _ in named) > lower.rect.width():
+        named = [(name.removeprefix("kernel ").removeprefix("mirror "), color) for name, color in named]
+    for name, color in named:
         painter.fillRect(QRectF(x, y + px(6), px(14), max(1, px(1))), color)
         painter.setPen(QColor(theme.muted))
         painter.drawText(QRectF(x + px(18), y, metrics.horizontalAdvance(name) + 1, px(13)), LEFT, name)

@@ -139,11 +139,11 @@ class RowsCanvas(FocusRing):
         if np.isfinite(values).all():
             return
         text = self.missing(quantity)
-        if text:
+        place = QFontMetrics(self._words).boundingRect(text).toRectF()
+        place.moveCenter(axes.rect.center())
+        if text and place.height() <= axes.rect.height() + 2 and place.width() <= axes.rect.width():
             painter.setFont(self._words)
             painter.setPen(QColor(self.theme.muted))
-            place = QFontMetrics(self._words).boundingRect(text).toRectF()
-            place.moveCenter(axes.rect.center())
             painter.fillRect(place.adjusted(-self.theme.px(4), 0, self.theme.px(4), 0), QColor(self.theme.panel))
             painter.drawText(axes.rect, Qt.AlignmentFlag.AlignCenter, text)
         if quantity == "alpha" and self.view.alpha_tile < 0:

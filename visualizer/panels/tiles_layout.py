@@ -66,7 +66,8 @@ class MapLayout:
         left += px(5) + self.strip + self.apart
         right = math.ceil(max(name.horizontalAdvance(self.names["k"]), self.apart + self.strip)) + px(8)
         top = math.ceil(code.height()) + px(4) + self.strip + self.apart
-        flow, legend_height = self._flow_legend(legend_entries(view), size[0])
+        # of the wordings that take the fewest lines the fullest
+        flow, legend_height = min((self._flow_legend(e, size[0]) for e in legend_entries(view)), key=lambda f: f[1])
         bottom = self.apart + self.strip + px(8) + legend_height
         width, height = max(8, size[0] - left - right), max(8, size[1] - top - bottom)
         keys, rows = max(1, view.seqlen_k), max(1, view.seqlen_q)
@@ -236,16 +237,19 @@ def strip_names(problem: Problem, view: TilesView) -> dict[str, str]:
     return {"q": f"Q{_subscript(view.head)}", "k": f"K{key_head}ᵀ", "v": f"V{key_head}"}
 
 
-def legend_entries(view: TilesView) -> list[tuple[str, str]]:
-    """(kind, text) of the legend; kind "" has no square."""
-    entries = [("done", "done"), ("to come", "to come")]
-    if (view.full < view.visited).any():
-        entries.append(("partial", "partly masked"))
-    entries.append(("skipped", f"skipped {view.skipped:,} of {view.total:,}"))
-    if view.skipped:
-        saved = min(99, round(100 * view.skipped / view.total)) if view.skipped < view.total else 100
-        entries.append(("", f"{saved} % saved"))
-    return entries
+def legend_entries(view: TilesView) -> list[list[tuple[str, str]]]:
+    """(kind, text) of the legend, from the fullest to the shortest wording; kind "" has no square."""
+    begin = [("done", "done"), ("to come", "to come")]
+    partial, short = ([("partial", t)] if (view.full < view.visited).any() else [] for t in ("partly masked", "masked"))
+    skipped = f"skipped {view.skipped:,} of {view.total:,}"
+    if not view.skipped:
+        return [[*begin, *p, ("skipped", t)] for p, t in ((partial, skipped), (short, skipped), (short, "skipped"))]
+    share = min(99, round(100 * view.skipped / view.total)) if view.skipped < view.total else 100
+    return [
+        [*begin, *partial, ("skipped", skipped), ("", f"{share} % saved")],
+        [*begin, *partial, ("skipped", f"{skipped}: {share} %")],
+        [*begin, *short, ("skipped", f"skipped {share} %")],
+    ]
 
 
 def _at_least(start: float, end: float) -> tuple[float, float]:
