@@ -50,6 +50,7 @@ def _again(
     PER_LANE: gl.constexpr = D // 32 if D > 32 else 1
     layout: gl.constexpr = gl.BlockedLayout([1, 1, PER_LANE], [1, 1, 32], [4, 1, 1], [2, 1, 0])
     of_row: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, layout))
+    of_key: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, layout))
     in_o: gl.constexpr = gl.SliceLayout(1, layout)
     columns = gl.arange(0, D, gl.SliceLayout(0, gl.SliceLayout(0, layout)))
     o_columns = gl.arange(0, D, gl.SliceLayout(0, in_o))
@@ -81,18 +82,15 @@ def _again(
                 k = gl.load(K + keys[:, None] * desc_k.strides[2] + columns[None, :], mask=there, other=0.0)
                 v = gl.load(V + keys[:, None] * desc_v.strides[2] + columns[None, :], mask=there, other=0.0)
                 s = gl.sum(q * gl.expand_dims(k.to(gl.float32), 0), 2)
-                visible = (key + gl.arange(0, KEYS, gl.SliceLayout(0, gl.SliceLayout(2, layout))))[None, :] < seen[
-                    :, None
-                ]
+                visible = (key + gl.arange(0, KEYS, of_key))[None, :] < seen[:, None]
                 s = gl.where(visible, s * qk_scale, float("-inf"))
                 m_new = gl.maximum(m, gl.max(s, 1))
                 m_ref = gl.where(m_new == float("-inf"), 0.0, m_new)
                 alpha = gl.exp2(m - m_ref)
                 p = gl.exp2(s - m_ref[:, None])
                 l = l * alpha + gl.sum(p, 1)
-                pv = gl.where(
-                    gl.expand_dims(visible, 2), gl.expand_dims(p, 2) * gl.expand_dims(v.to(gl.float32), 0), 0.0
-                )
+                pv = gl.expand_dims(p, 2) * gl.expand_dims(v.to(gl.float32), 0)
+                pv = gl.where(gl.expand_dims(visible, 2), pv, 0.0)
                 acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, in_o))[:, None] + gl.sum(pv, 1)
                 m = m_new
             gl.store(LSE + rows, m + log2(l), mask=marked)
