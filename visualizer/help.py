@@ -44,7 +44,10 @@ class HelpDialog(QDialog):
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setAccessibleName(title)
-        scroll.setStyleSheet("QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }")
+        scroll.setStyleSheet(
+            "QScrollArea, QScrollArea > QWidget > QWidget { background: transparent; }"
+            "QScrollArea::corner { background: transparent; border: none; }"
+        )
         px = theme.px
         layout = QVBoxLayout(self)
         layout.setContentsMargins(px(22), px(18), px(14), px(14))

@@ -143,10 +143,12 @@ class Palette(QFrame):
             self.window().setFocus(Qt.FocusReason.PopupFocusReason)
 
     def fit(self) -> None:
-        """Takes its place at the top middle of the window."""
+        """Takes its place at the top middle of the window, as high as what it offers."""
         px, room = self.theme.px, self.window().size()
         width = min(px(620), room.width() - px(40))
-        height = min(px(440), room.height() - px(80))
+        offered = max(1, self.list.count()) * max(self.list.sizeHintForRow(0), px(28))
+        wanted = self.field.sizeHint().height() + offered + px(32)
+        height = min(wanted, px(440), room.height() - px(80))
         self.setGeometry((room.width() - width) // 2, min(px(72), room.height() // 10), width, height)
 
     def shown_texts(self) -> list[str]:
@@ -198,6 +200,7 @@ class Palette(QFrame):
         self.list.setVisible(bool(found))
         self.nothing.setVisible(not found)
         self.list.setCurrentRow(0)
+        self.fit()
 
     def _take(self) -> None:
         row = self.list.currentRow()

@@ -465,3 +465,13 @@ def test_the_lower_plot_holds_both_differences(qtbot):
     assert view.difference_range == 0.5
     assert [name for name, _ in differences(view, theme.theme("dark"))] == ["kernel − exact", "kernel − mirror"]
     assert [name for name, _ in differences(half_way(tape).lse, theme.theme("dark"))] == ["mirror − exact"]
+
+
+def test_the_pointer_may_rest_on_the_plots_while_a_smaller_problem_comes(qtbot):
+    panel, _ = shown(qtbot, half_way(filled(OPENING)))
+    panel.canvas.plots.hovered.emit(900)
+    assert panel.canvas.hovered == 900
+    panel.show_frame(half_way(filled(SMALL)))
+    assert panel.canvas.hovered is None
+    assert SMALL.seqlen_q == 100
+    assert any(label.kind == "number" for label in panel.canvas.legend)
