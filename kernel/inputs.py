@@ -7,6 +7,8 @@ import os
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
@@ -39,6 +41,7 @@ class Inputs:
     def __init__(self, problem: Problem, tensors: dict[str, np.ndarray] | None = None) -> None:
         self.problem = problem
         self._heads: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
+        self._drawing: dict[tuple[str, int], Future[np.ndarray]] = {}
         self._file = tensors
         if tensors is None and problem.inputs is not None:
             self._file = _read_tensors(Path(problem.inputs), problem)
@@ -57,11 +60,38 @@ class Inputs:
             return self._file[name][divmod(head, self._file[name].shape[1])]
         key = (name, head)
         if key not in self._heads:
-            self._heads[key] = _draw(self.problem, name, head)
+            drawing = self._drawing.pop(key, None)
+            self._heads[key] = _draw(self.problem, name, head) if drawing is None else drawing.result()
             while len(self._heads) > 3 and sum(x.nbytes for x in self._heads.values()) > CACHED_BYTES:
                 self._heads.popitem(last=False)
         self._heads.move_to_end(key)
         return self._heads[key]
+
+    def begin(self, head: int) -> None:
+        """Draws what one head needs on other threads, and nothing else; whoever asks meanwhile waits for the rest."""
+        missing = self._missing(head)
+        for key in set(self._drawing) - set(missing):
+            self._drawing.pop(key).cancel()
+        for key in missing:
+            if key not in self._drawing:
+                self._drawing[key] = _drawers().submit(_draw, self.problem, *key)
+
+    def cancel(self) -> None:
+        """Gives up what `begin` has not yet drawn."""
+        for drawing in self._drawing.values():
+            drawing.cancel()
+        self._drawing.clear()
+
+    def wait(self, head: int, seconds: float = 0) -> bool:
+        """Waits for what `begin` draws; True once q, k and v of the head can be had at once."""
+        missing = self._missing(head)
+        drawing = [self._drawing[key] for key in missing if key in self._drawing]
+        return len(drawing) == len(missing) and not wait(drawing, seconds).not_done
+
+    def _missing(self, head: int) -> list[tuple[str, int]]:
+        kv = self.problem.kv_head(head)
+        keys = () if self._file is not None else (("q", head), ("k", kv), ("v", kv))
+        return [key for key in keys if key not in self._heads]
 
     def stacked(self, name: str) -> np.ndarray:
         """The whole tensor `q`, `k` or `v`: (batch, heads or kv_heads, seqlen, head_dim)."""
@@ -73,6 +103,11 @@ class Inputs:
         for index in range(p.batch * heads):
             out[divmod(index, heads)] = _draw(p, name, index)
         return out
+
+
+@cache
+def _drawers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, "inputs")
 
 
 def _draw(problem: Problem, name: str, head: int) -> np.ndarray:

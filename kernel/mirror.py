@@ -117,7 +117,7 @@ class Mirror:
         l and acc once its p·v are, so the threads hardly wait for each other.
         """
         parts = [(i, min(RUN_TILES, first + count - i)) for i in range(first, first + count, RUN_TILES)]
-        k, v = self.inputs.k(head), self.inputs.v(head)  # here: a head must not be drawn on two threads at once
+        keys, values = self.inputs.k(head), self.inputs.v(head)  # here: a head must not be drawn on two threads at once
         maxima, sums = ([SimpleQueue() for _ in range(len(parts) + 1)] for _ in range(2))
         maxima[0].put(chip.m)
         sums[0].put((chip.l, chip.acc))
@@ -126,8 +126,8 @@ class Mirror:
             runs = []
             try:
                 for i in range(start, len(parts), 2):
-                    tiles = (self._full_tiles(x, block, *parts[i]) for x in (v, k))  # (T, N, D) each
-                    run = self._run_of_full_tiles(chip.q, *tiles, parts[i][0], maxima[i : i + 2], sums[i : i + 2])
+                    k, v = (self._full_tiles(x, block, *parts[i]) for x in (keys, values))  # (T, N, D) each
+                    run = self._run_of_full_tiles(chip.q, k, v, parts[i][0], maxima[i : i + 2], sums[i : i + 2])
                     if run is None:
                         break
                     runs.append(run)
@@ -142,7 +142,7 @@ class Mirror:
         return sorted(here + there, key=lambda run: run.end)
 
     def _run_of_full_tiles(
-        self, q: Any, v: np.ndarray, k: np.ndarray, first: int, maxima: list[SimpleQueue], sums: list[SimpleQueue]
+        self, q: Any, k: np.ndarray, v: np.ndarray, first: int, maxima: list[SimpleQueue], sums: list[SimpleQueue]
     ) -> Run | None:
         """The tiles k, v (T, N, D); m comes from maxima[0], (l, acc) from sums[0], and what they become goes to [1].
 

@@ -13,7 +13,7 @@ from kernel.problem import Problem, ProblemError
 from visualizer import moves
 from visualizer.past import Past
 from visualizer.presets import Preset
-from visualizer.resolve import resolve
+from visualizer.resolve import resolve, resolve_place
 from visualizer.runs import Runs
 from visualizer.state import OPENING, State, StateError, load, save
 from visualizer.tape import Tape
@@ -21,6 +21,7 @@ from visualizer.tape import Tape
 FILL_SECONDS: Final = 0.006
 FILL_SECONDS_PLAYING: Final = 0.002
 FILL_EVERY_MS: Final = 10
+REACH_SECONDS: Final = 0.008
 REFRESH_SECONDS: Final = 0.2
 QUIET_SECONDS: Final = 0.1
 LINE_STEPS: Final = 100_000
@@ -59,6 +60,9 @@ class Controller(QObject):
         self._timer = QTimer(self)
         self._timer.setInterval(FILL_EVERY_MS)
         self._timer.timeout.connect(self._fill)
+        self._coming = QTimer(self)
+        self._coming.timeout.connect(self._reach)
+        self._begin()
 
     def change(self, **fields: Any) -> bool:
         """Changes fields of the State or of its Problem; False, with `refused` emitted, when that cannot be."""
@@ -89,6 +93,7 @@ class Controller(QObject):
             tape = new_tape(state.problem)
             if carry:
                 state = state.change(step=moves.carry(self.tape.tiling, before.step, tape.tiling))
+            self.tape.inputs.cancel()
             self.tape = tape
         self.state = self._clipped(state)
         if remember:
@@ -103,9 +108,33 @@ class Controller(QObject):
             self.state_changed.emit()
 
     def refresh(self) -> None:
-        """Emits the Frame of what is."""
+        """Emits the Frame of what is; where its values are far, first one that says so, and the whole when it can."""
         self._refreshed = time.monotonic()
-        self.frame.emit(resolve(self.state, self.tape, self.runs.view))
+        if len(self.tape) and not self.tape.is_near(self.state.step):
+            self._coming.start()
+            self.frame.emit(resolve_place(self.state, self.tape, self.runs.view))
+        else:
+            self._coming.stop()
+            self.frame.emit(resolve(self.state, self.tape, self.runs.view))
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether the last Frame lacks the values of its step, and another one follows."""
+        return self._coming.isActive()
+
+    def arrive(self) -> None:
+        """Waits for the values of what is shown: afterwards the last Frame is whole."""
+        while self.is_coming:
+            self._reach()
+
+    def _reach(self) -> None:
+        if self.tape.reach(self.state.step, REACH_SECONDS):
+            self.refresh()
+
+    def _begin(self) -> None:
+        """Draws the inputs of the step at hand on another thread, while this one has other things to do."""
+        if len(self.tape):
+            self.tape.inputs.begin(self.tape.tiling.locate(self.state.step).head)
 
     def start_filling(self) -> None:
         """Runs the rest of the tape in idle moments."""
@@ -222,7 +251,7 @@ class Controller(QObject):
     def _fill(self) -> None:
         """A little of the rest of the tape, out of the person's way."""
         now = time.monotonic()
-        if now < self._busy_until and not self.is_playing:
+        if self.is_coming or (now < self._busy_until and not self.is_playing):
             return
         more = self.tape.fill(FILL_SECONDS_PLAYING if self.is_playing else FILL_SECONDS)
         if not more:

@@ -249,11 +249,15 @@ class TransportView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One moment of one problem. `empty` says why there is nothing to show; then only problem and run are set."""
+    """One moment of one problem. `empty` says why there is nothing to show; then only problem and run are set.
+
+    coming: the step's values are still being computed, or its inputs drawn; the views that need them are None.
+    """
 
     problem: Problem
     run: RunView
     empty: str | None = None
+    coming: bool = False
     tiles: TilesView | None = None
     chip: ChipView | None = None
     rows: RowsView | None = None

@@ -24,7 +24,7 @@ class Program:
         self._mirror, self._head, self._block = mirror, head, block
         visited = int(mirror.tiling.visited[block])
         self.start = mirror.apply(Chip(), "load_q", head, block)
-        self._stride = max(1, -(-visited // CHECKPOINTS))
+        self._spacing = max(1, -(-visited // CHECKPOINTS))
         self._chips = {0: self.start} | {i: between(chip, self.start.q) for i, chip in kept.items()}
         self._places = sorted(self._chips)
         self._last = (0, self.start)
@@ -36,9 +36,17 @@ class Program:
 
     def at(self, iteration: int) -> Chip:
         """The chip before `iteration`."""
-        for _ in self._run(iteration, iteration):
+        for _ in self.way(iteration):
             pass
         return self._last[1]
+
+    def way(self, iteration: int) -> Iterator[None]:
+        """Runs what `at` needs, a few tiles at a time."""
+        return self._run(iteration, iteration)
+
+    def distance(self, iteration: int) -> int:
+        """How many tiles `at` has to run."""
+        return iteration - self._nearest(iteration)[0]
 
     def knows(self, until: int) -> bool:
         """Whether the history of all iterations before `until` is there."""
@@ -51,25 +59,24 @@ class Program:
             known = np.flatnonzero(self._known[gap:until])
             yield from self._run(gap, gap + int(known[0]) if len(known) else until)
 
+    def _nearest(self, iteration: int) -> tuple[int, Chip]:
+        """The closest known place at or before `iteration`, and the chip there."""
+        at = self._places[bisect.bisect_right(self._places, iteration) - 1]
+        return self._last if at <= self._last[0] <= iteration else (at, self._chips[at])
+
     def _run(self, near: int, iteration: int) -> Iterator[None]:
         """Runs from the closest place at or before `near` up to `iteration`."""
-        at = self._places[bisect.bisect_right(self._places, near) - 1]
-        chip = self._chips[at]
-        if at <= self._last[0] <= near:
-            at, chip = self._last
-        while at < iteration:
-            # up to the next checkpoint, so that it can be kept
-            end = min(iteration, at - at % self._stride + self._stride)
-            for run in self._mirror.advance(chip, self._head, self._block, at, end):
-                done = slice(at, run.end)
-                self.m[done], self.alpha[done], self.l[done] = run.m, run.alpha, run.l
-                self._known[done] = True
-                at, chip = run.end, between(run.chip, self.start.q)
-                yield
-            if at % self._stride == 0 and at not in self._chips:
+        at, chip = self._last = self._nearest(near)
+        for run in self._mirror.advance(chip, self._head, self._block, at, iteration):
+            done = slice(at, run.end)
+            self.m[done], self.alpha[done], self.l[done] = run.m, run.alpha, run.l
+            self._known[done] = True
+            at, chip = self._last = run.end, between(run.chip, self.start.q)
+            before = self._places[bisect.bisect_right(self._places, at) - 1]
+            if at - before >= self._spacing:
                 self._chips[at] = chip
                 bisect.insort(self._places, at)
-        self._last = (at, chip)
+            yield
 
 
 def between(chip: Chip, q: np.ndarray | None = None) -> Chip:

@@ -67,21 +67,40 @@ def resolve(state: State, tape: Tape, run: RunView) -> Frame:
         what = "batch" if p.batch == 0 else "seqlen_q"
         return Frame(problem=p, run=run, empty=f"{what} is 0: there are no query rows, so no program runs.")
     moment = tape[min(state.step, len(tape) - 1)]
-    start, end = tape.tiling.rows(moment.position.block)
-    row = min(state.row, end - start - 1)
+    row = _row(state, tape, moment)
     chip = _chip(state, tape, moment, row)
-    return Frame(
-        problem=p,
-        run=run,
+    return replace(
+        _around(state, tape, moment, row, run, chip),
         tiles=_tiles(tape, moment),
         chip=chip,
         rows=_rows(tape, moment, row),
+    )
+
+
+def resolve_place(state: State, tape: Tape, run: RunView) -> Frame:
+    """What the Frame of `state` holds besides the values of its step, at once, however far they are: `coming`."""
+    moment = tape.place(min(state.step, len(tape) - 1))
+    frame = replace(_around(state, tape, moment, _row(state, tape, moment), run, None), coming=True)
+    return replace(frame, tiles=_tiles(tape, moment)) if tape.has_inputs(moment.index) else frame
+
+
+def _around(state: State, tape: Tape, moment: Moment, row: int, run: RunView, chip: ChipView | None) -> Frame:
+    """The views that are there without the values of the step."""
+    p = state.problem
+    return Frame(
+        problem=p,
+        run=run,
         lse=_lse(state, tape, moment, row, run),
         source=_source(p.backend, moment, chip),
         ledger=_ledger(tape, moment, run),
         transport=_transport(tape, moment),
         options={"lse_unit": state.lse_unit, "matrix": state.matrix},
     )
+
+
+def _row(state: State, tape: Tape, moment: Moment) -> int:
+    start, end = tape.tiling.rows(moment.position.block)
+    return min(state.row, end - start - 1)
 
 
 def _tiles(tape: Tape, moment: Moment) -> TilesView:
@@ -238,7 +257,8 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
     head, block = moment.position[:2]
     result = None if run.stale else run.result
     start, end = tape.tiling.rows(block)
-    stored, known, exact = tape.lse_until(moment.index, head), tape.lse[head], tape.exact_lse[head]
+    stored = tape.lse_until(moment.index, head, run=moment.chip.q is not None)
+    known, exact = tape.lse[head], tape.exact_lse[head]
     key = (head, state.lse_unit)
     passed = int((~np.isnan(stored)).sum())
     if tape.programs_filled >= head * tape.tiling.num_q_blocks + block:  # then NaN in it is a value
@@ -306,14 +326,14 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
-def _source(backend: str, moment: Moment, chip: ChipView) -> SourceView:
+def _source(backend: str, moment: Moment, chip: ChipView | None) -> SourceView:
     source = kernel_source(backend)
     step = moment.position.step
     return SourceView(
         source=source,
         step=step,
         lines=source.step_lines[step],
-        note=_note(moment, chip),
+        note="" if chip is None else _note(moment, chip),
         quantity=SENTENCES[step][0],
     )
 

@@ -89,6 +89,7 @@ class Stage:
             controller = widget.controller  # pyright: ignore[reportAttributeAccessIssue]
             controller.go_to(state, remember=False)
             controller.refresh()
+            controller.arrive()
         for _ in range(3):
             self._app.processEvents()
             if self._what != "window" and (focused := self._app.focusWidget()) is not None:

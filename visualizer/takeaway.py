@@ -61,7 +61,9 @@ class TakeAway:
         """The frame's numbers: "values" of the step, or "lse" of the head. Raises ExportError."""
         if path.suffix.lower() not in (".npz", ".csv"):
             raise ExportError(f"{path.name} must end in .npz or .csv.")
-        c, frame = self._window.controller, self._window.frame
+        c = self._window.controller
+        c.arrive()
+        frame = self._window.frame
         assert frame is not None
         save(what, frame, c.tape, c.state, path)
 
@@ -87,6 +89,7 @@ class TakeAway:
             self._film.end()
 
     def _widget(self, what: str) -> QWidget:
+        self._window.controller.arrive()
         return self._window if what == "window" else self._window.panels[what]
 
     def _ask(self, title: str, name: str, kinds: str, write) -> None:

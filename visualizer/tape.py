@@ -21,6 +21,8 @@ EVENTS: Final = ("max moved", "partial tile", "store", "non-finite")
 CACHE_BYTES: Final = 32 << 20
 KEPT_BYTES: Final = 192 << 20
 MIN_SPACING, MAX_SPACING = 64, 256
+NEAR_WORK: Final = 470_000_000  # of `_near_tiles`: about 25 ms on two cores
+NEAR_NUMBERS: Final = 1 << 20  # of one tensor of one head: drawn in about 10 ms
 EXACT_SCORES: Final = 1 << 26
 SEARCH_TILES: Final = 2000
 LEVEL_ROWS: Final = 256
@@ -78,6 +80,8 @@ class Tape:
         self._room, self._spacing = KEPT_BYTES, _spacing(self.tiling)
         self._filling = self._fill()
         self._completing: Iterator[None] | None = None
+        self._way: tuple[tuple[int, int, int], Iterator[None]] | None = None
+        self._near = _near_tiles(problem)
         self.is_filled = False
         self._levels: dict[int, Levels] = {}
 
@@ -108,11 +112,54 @@ class Tape:
         self._last = Moment(index, position, tile, chip)
         return self._last
 
+    def place(self, index: int) -> Moment:
+        """What is known of step `index` without running anything: where it is, with an empty chip."""
+        position = self.tiling.locate(index)
+        tile = self.tiling.tile(position.block, position.iteration) if position.iteration >= 0 else None
+        return Moment(index, position, tile, Chip())
+
+    def has_inputs(self, index: int) -> bool:
+        """Whether q, k and v at step `index` are drawn, or so few that it takes no time."""
+        p = self.problem
+        small = max(p.seqlen_q, p.seqlen_k) * p.head_dim <= NEAR_NUMBERS
+        return small or self.inputs.wait(self.tiling.locate(index).head)
+
+    def is_near(self, index: int) -> bool:
+        """Whether tape[index] comes at once, and not only after a run of many tiles, or of drawing a large head."""
+        return self.has_inputs(index) and self.tiles_to(index) <= self._near
+
+    def tiles_to(self, index: int) -> int:
+        """How many tiles tape[index] has to run."""
+        if self._last is not None and index == self._last.index:
+            return 0
+        head, block, iteration = self._start(index)
+        if (head, block) in self._programs:
+            return self._programs[head, block].distance(iteration)
+        return iteration - max((i for i in self._kept.get((head, block), ()) if i <= iteration), default=0)
+
+    def reach(self, index: int, seconds: float) -> bool:
+        """Works for about `seconds` towards a step that is not near; True once all that it needs is there.
+
+        Work on one step goes on where the call before ended, and leaves checkpoints also where it never ends.
+        """
+        end = time.perf_counter() + seconds
+        head, block, iteration = self._start(index)
+        if not self.has_inputs(index):
+            self.inputs.begin(head)
+            if not self.inputs.wait(head, seconds):
+                return False
+        if self._way is None or self._way[0] != (head, block, iteration):
+            self._way = (head, block, iteration), self._program(head, block).way(iteration)
+        for _ in self._way[1]:
+            if time.perf_counter() >= end:
+                return False
+        self._way = None
+        return True
+
     def before(self, index: int) -> Chip:
         """The chip when the iteration of step `index` began: m, l and acc; outside the loop, at the program's end."""
-        head, block, iteration, step = self.tiling.locate(index)
-        at = 0 if step == "load_q" else self._end(block) if iteration < 0 else iteration
-        return self._program(head, block).at(at)
+        head, block, iteration = self._start(index)
+        return self._program(head, block).at(iteration)
 
     def history(self, index: int) -> History:
         """The finished iterations of the program at step `index`, up to that step."""
@@ -134,13 +181,16 @@ class Tape:
                 self._levels[head] = Levels(*(_size(x) for x in (q, k, v, q @ k.T)))
         return self._levels[head]
 
-    def lse_until(self, index: int, head: int) -> np.ndarray:
-        """(seqlen_q,) float32: the mirror's L of the rows stored up to step `index`; NaN where not stored or filled."""
+    def lse_until(self, index: int, head: int, *, run: bool = True) -> np.ndarray:
+        """(seqlen_q,) float32: the mirror's L of the rows stored up to step `index`; NaN where not stored or filled.
+
+        The rows that step `index` itself stores are run, unless `run` is False.
+        """
         lse = self.lse[head].copy()
         at, block, _, step = self.tiling.locate(index)
         if head == at:
             stored = block + (step == "store")
-            if step == "store":
+            if step == "store" and run:
                 self._keep_lse(head, block, self[index].chip)
                 lse = self.lse[head].copy()
             lse[stored * self.problem.block_m :] = np.nan
@@ -219,6 +269,11 @@ class Tape:
             return start
         return i
 
+    def _start(self, index: int) -> tuple[int, int, int]:
+        """The head, block and iteration from whose beginning step `index` is a few steps away."""
+        head, block, iteration, step = self.tiling.locate(index)
+        return head, block, 0 if step == "load_q" else self._end(block) if iteration < 0 else iteration
+
     def _end(self, block: int) -> int:
         return int(self.tiling.visited[block])
 
@@ -245,6 +300,8 @@ class Tape:
             left.remove(head)
             for block in range(self.tiling.num_q_blocks):
                 yield from self._fill_program(head, block)
+            if left:
+                self.inputs.begin(left[0])
             self.exact_lse[head] = yield from exact_lse(self.inputs, self.problem, head, self.exact_rows)
 
     def _fill_program(self, head: int, block: int) -> Iterator[None]:
@@ -270,6 +327,11 @@ def _spacing(tiling: Tiling) -> int:
     bytes_a_tile = 4 * p.block_m * (p.head_dim_pad + 2)
     wanted = p.num_heads * int(tiling.visited.sum()) * bytes_a_tile // KEPT_BYTES
     return min(MAX_SPACING, max(MIN_SPACING, wanted))
+
+
+def _near_tiles(p: Problem) -> int:
+    """How many tiles of any size and head_dim take about 25 ms: the products, and as much again on the scores."""
+    return NEAR_WORK // (p.block_m * p.block_n * (100 + p.head_dim_pad))
 
 
 def _sampled_rows(problem: Problem) -> np.ndarray:

@@ -141,7 +141,7 @@ class Window(QMainWindow):
         self.problem_bar.show_run(frame.run)
         if frame.run.phase == "running" and (before is None or before.run.phase != "running"):
             self.panel_layout.bring_forward("run")
-        if self.settings.motion and self.isVisible():
+        if self.settings.motion and self.isVisible() and not frame.coming:
             self.motion.follow(before, frame, self.player.playing_speed)
 
     def _show_all(self) -> None:

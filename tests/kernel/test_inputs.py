@@ -17,6 +17,23 @@ def tensors(dtype=np.float16, q=(1, 4, 20, 8), kv=(1, 2, 30, 8)):
     return {name: rng.standard_normal(q if name == "q" else kv).astype(dtype) for name in "qkv"}
 
 
+def test_a_head_drawn_on_other_threads_is_the_same():
+    p = Problem(batch=2, heads=4, kv_heads=2, seqlen_q=50, seqlen_k=70)
+    plain, begun = Inputs(p), Inputs(p)
+    assert not begun.wait(5)
+    for head in (5, 5, 2):  # 5 is given up for 2, and drawn when it is asked for
+        begun.begin(head)
+    assert begun.wait(2, 60) and begun.wait(2)
+    assert not begun.wait(5)
+    for head in (5, 2, 0):
+        for name in "qkv":
+            np.testing.assert_array_equal(getattr(begun, name)(head), getattr(plain, name)(head))
+    assert begun.wait(5)
+    begun.begin(1)
+    begun.cancel()
+    np.testing.assert_array_equal(begun.q(1), plain.q(1))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_seeded_heads_do_not_depend_on_each_other(dtype):
     p = Problem(batch=2, heads=4, kv_heads=2, seqlen_q=50, seqlen_k=70, dtype=dtype)

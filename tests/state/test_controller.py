@@ -15,6 +15,7 @@ from visualizer.frame import Frame
 from visualizer.presets import PRESETS
 from visualizer.runs import STOPPED
 from visualizer.state import OPENING, State, save
+from visualizer.tape import Tape
 
 TOY = PRESETS[1].state
 
@@ -455,3 +456,93 @@ def test_sessions_hold_nothing_of_the_run(controller: Watched, worker: FakeWorke
     assert set(json.loads((tmp_path / "s.json").read_text())) == {
         "flashscope", "problem", "step", "row", "lse_unit", "matrix",
     }  # fmt: skip
+
+
+FAR = State(problem=Problem(seqlen_q=256, seqlen_k=1600, heads=2, kv_heads=2, causal=False, block_n=16, head_dim=16))
+
+
+@pytest.fixture
+def far(qapp, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """A Controller to which every tile that has to be run is far."""
+    monkeypatch.setattr("visualizer.tape.NEAR_WORK", 0)
+    monkeypatch.setattr("visualizer.tape.NEAR_NUMBERS", 0)
+    c = Watched(FAR)
+    c.arrive()
+    return c
+
+
+def assert_whole(c: Watched) -> None:
+    frame, fresh = c.frames[-1], Tape(c.state.problem)
+    moment = fresh[c.state.step]
+    assert not frame.coming and not c.is_coming
+    assert frame.transport is not None and frame.transport.index == c.state.step
+    assert frame.chip is not None and moment.chip.m is not None
+    m = frame.chip.m_new if moment.chip.m_new is not None else frame.chip.m
+    np.testing.assert_array_equal(m, moment.chip.m if moment.chip.m_new is None else moment.chip.m_new)
+    np.testing.assert_array_equal(frame.chip.sums, moment.chip.acc[: len(frame.chip.sums), :16])
+
+
+def test_a_far_step_shows_its_place_first_and_its_values_as_soon_as_they_are_there(far: Watched, qtbot) -> None:
+    end = len(far.tape) - 3  # the last accumulate, of the other head
+    far.frames.clear()
+    far.change(step=end)
+    place = far.frames[-1]
+    assert place.coming and far.is_coming
+    assert place.chip is None and place.rows is None
+    assert place.transport is not None and place.transport.index == end
+    assert place.source is not None and (place.source.step, place.source.note) == ("accumulate", "")
+    assert place.ledger is not None and place.lse is not None
+    qtbot.waitUntil(lambda: not far.is_coming)
+    assert [frame.coming for frame in far.frames[:1] + far.frames[-1:]] == [True, False]
+    assert_whole(far)
+    far.change(step=end - 1)
+    assert len([frame for frame in far.frames if not frame.coming]) >= 1
+    far.arrive()
+    assert_whole(far)
+
+
+def test_the_tiles_are_shown_as_soon_as_the_head_is_drawn(far: Watched) -> None:
+    far.change(step=1700)
+    assert far.frames[-1].tiles is not None
+    far.change(seed=7)
+    assert far.frames[-1].tiles is None and far.frames[-1].transport is not None
+    far.arrive()
+    assert far.frames[-1].tiles is not None
+    assert_whole(far)
+
+
+def test_a_change_on_the_way_leads_elsewhere(far: Watched, qtbot) -> None:
+    far.change(step=1700)
+    assert far.is_coming
+    far.change(step=900, row=9)
+    far.change(lse_unit="ln")
+    far.change(seed=3)
+    assert far.is_coming
+    far.undo()
+    far.undo()
+    far.undo()
+    assert far.state.step == 1700
+    qtbot.waitUntil(lambda: not far.is_coming)
+    assert_whole(far)
+
+
+def test_what_is_near_is_whole_at_once(qapp) -> None:
+    c = Watched(FAR)
+    for step in (len(c.tape) - 1, 1700, 0):
+        c.change(step=step)
+        assert_whole(c)
+    assert len(c.frames) == 3
+
+
+def test_nothing_is_filled_before_the_values_at_hand_are_there(far: Watched) -> None:
+    far.change(step=1700)
+    filled = far.tape.programs_filled
+    far._busy_until = 0.0
+    for _ in range(50):
+        far._fill()
+    assert far.tape.programs_filled == filled and far.is_coming
+    far.arrive()
+    for _ in range(50):
+        far._busy_until = 0.0
+        far._fill()
+    assert far.tape.programs_filled > filled

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernel.inputs import Inputs
 from kernel.mirror import Chip, Mirror
 from kernel.problem import Problem
-from kernel.tiling import Tiling
+from kernel.tiling import Position, Tiling
 from tests.strategies import hopper_problems, problems
 from visualizer.tape import EVENTS, SEARCH_TILES, Tape
 
@@ -157,3 +157,45 @@ def test_a_far_seek_shows_a_history_with_gaps_that_the_background_fills(monkeypa
     while tape.fill(1):
         pass
     assert np.isfinite(tape.history(850).m).all()
+
+
+FAR = Problem(seqlen_q=64, seqlen_k=3200, heads=2, kv_heads=2, causal=False, block_m=64, block_n=16, head_dim=16)
+
+
+def test_a_far_step_is_reached_in_pieces(monkeypatch):
+    monkeypatch.setattr("visualizer.tape.NEAR_WORK", 0)
+    monkeypatch.setattr("visualizer.tape.NEAR_NUMBERS", 0)
+    tape, plain = Tape(FAR), Tape(FAR)
+    target = tape.tiling.index(Position(1, 0, 190, "denominator"))
+    assert not tape.is_near(target)
+    assert tape.place(target) == (target, Position(1, 0, 190, "denominator"), 190, Chip())
+    left = [tape.tiles_to(target)]
+    while not tape.reach(target, 0):
+        left.append(tape.tiles_to(target))
+    assert tape.is_near(target) and tape.tiles_to(target) == 0
+    assert left[0] == 190 and left == sorted(left, reverse=True)
+    assert len(set(left)) > 5
+    assert same(tape[target].chip, plain[target].chip)
+    assert same(tape.before(target), plain.before(target))
+
+
+def test_a_way_that_is_given_up_leaves_what_it_has_run(monkeypatch):
+    monkeypatch.setattr("visualizer.tape.NEAR_WORK", 0)
+    tape, plain = Tape(FAR), Tape(FAR)
+    far, farther = (tape.tiling.index(Position(0, 0, i, "load_k")) for i in (150, 199))
+    while tape.tiles_to(far) > 20:
+        assert not tape.reach(far, 0)
+    assert tape.reach(0, 1)
+    assert tape.tiles_to(farther) < 100
+    while not tape.reach(farther, 0):
+        pass
+    for index in (farther, far, far - 300):
+        assert same(tape[index].chip, plain[index].chip)
+
+
+def test_the_place_of_a_store_shows_no_lse_that_is_not_known():
+    tape = Tape(FAR)
+    store = tape.find(0, "store", 0)
+    assert store is not None
+    assert np.isnan(tape.lse_until(store, 0, run=False)).all()
+    assert np.isfinite(tape.lse_until(store, 0)).all()

@@ -46,7 +46,7 @@ class ChipPanel(Panel):
     def draw(self, frame: Frame) -> None:
         view = frame.chip
         assert view is not None
-        if self._held != view.held:
+        if self._held != view.held or not self.caption_label.text():  # a frame without values clears the label
             self._held = view.held
             self.caption.show(view.caption, *view.short_captions)
             parts = ", ".join(f"{name.replace('alpha', 'α')} {size / 1024:g} KiB" for name, size in view.held)

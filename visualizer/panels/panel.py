@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from visualizer.frame import Frame
+from visualizer.panels.veil import Veil
 from visualizer.theme import Theme
 
 
@@ -62,17 +63,23 @@ class Panel(QFrame):
         self._outer = QVBoxLayout(self)
         self._outer.addLayout(self.header)
         self._outer.addLayout(self._stack, 1)
+        self._veil = Veil(theme, self)
         self._fit()
 
     def show_frame(self, frame: Frame) -> None:
-        """Draws the frame; a frame with nothing in it shows its reason instead."""
+        """Draws the frame; one with nothing in it shows its reason instead, one whose values are coming says so."""
         self.frame = frame
         if frame.empty is not None and not self.shows_empty:
+            self._veil.hide()
             self.caption_label.setText("")
             self._nothing.setText(frame.empty)
             self._stack.setCurrentWidget(self._nothing)
             return
         self._stack.setCurrentWidget(self.body)
+        if frame.coming and getattr(frame, self.name) is None:
+            self._cover()
+            return
+        self._veil.hide()
         self.draw(frame)
 
     shows_empty: ClassVar[bool] = False
@@ -81,13 +88,30 @@ class Panel(QFrame):
         """Draws a frame that is not empty (or any, where shows_empty). Quick: called at every step."""
         raise NotImplementedError
 
+    @property
+    def is_veiled(self) -> bool:
+        """Whether the panel says that its values are still being computed."""
+        return not self._veil.isHidden()
+
+    def _cover(self) -> None:
+        self.caption_label.setText("")
+        self._outer.activate()
+        self._veil.setGeometry(self.body.geometry())
+        self._veil.show()
+        self._veil.raise_()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self.is_veiled:
+            self._cover()
+
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         if event.position().y() < self.body.y():
             self.title_double_clicked.emit()
 
     def set_theme(self, theme: Theme) -> None:
         """Takes another dress or zoom, and draws again."""
-        self.theme = theme
+        self.theme = self._veil.theme = theme
         self._fit()
         self.restyle()
         if self.frame is not None:
