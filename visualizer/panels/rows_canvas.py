@@ -215,7 +215,7 @@ class RowsCanvas(FocusRing):
                 draw_grid(painter, history, values, self.theme, self._small, labels=False)
             over_rows, history = self.axes("l")
             start, end = view.rows
-            rows = index_ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(40))))
+            rows = index_ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(30))))
             draw_x_ticks(painter, over_rows, rows, self.theme, self._small)
             tiles = index_ticks(0, max(0, view.iterations - 1), max(1, int(history.rect.width() / px(30))))
             draw_x_ticks(painter, history, tiles, self.theme, self._small)
