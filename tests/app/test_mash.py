@@ -16,6 +16,7 @@ from PySide6.QtGui import QAction, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
 
+from kernel.problem import Problem
 from tests.state.test_controller import HELLO, FakeWorker, result
 from tests.state.test_resolve import equal
 from visualizer.actions import ACTIONS
@@ -37,13 +38,26 @@ KEYS = [getattr(Qt.Key, f"Key_{name}") for name in (
 LEAVES = {"file.quit"}  # what closes the window
 
 
+class Puppet(FakeWorker):
+    """Remembers what each run was of, as a worker's results are of the problem that was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: dict[int, Problem] = {}
+
+    def run(self, problem: Problem, inputs: object = None) -> int:
+        number = super().run(problem, inputs)
+        self.problems[number] = problem
+        return number
+
+
 class Masher:
     """Acts at random, with a log, on one window."""
 
     def __init__(self, window: Window, seed: int) -> None:
         self.window, self.random, self.log = window, random.Random(seed), [f"seed {seed}"]
         self.errors: list[str] = []
-        self.worker = FakeWorker()
+        self.worker = Puppet()
         self.worker.hello = None
         window.controller.runs.attach(self.worker)
         self._began = math.inf
@@ -162,7 +176,7 @@ class Masher:
         elif what == "progress":
             worker.progress.emit(number, "running kernel", self.random.choice([None, 0.0, 0.5, 1.0]))
         elif what == "finished":
-            worker.finished.emit(number, result(self.window.controller.state.problem))
+            worker.finished.emit(number, result(worker.problems.get(number, Problem())))
         elif what == "failed":
             worker.failed.emit(number, "The kernel failed.")
         elif what == "died":
