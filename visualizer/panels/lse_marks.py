@@ -115,8 +115,10 @@ def draw_blind(painter: QPainter, count: int, upper: Axes, theme: Theme) -> None
     painter.setPen(QColor(theme.muted))
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.drawRect(strip)
-    if QFontMetrics(words).horizontalAdvance(BLIND) <= strip.width():
+    width = QFontMetrics(words).horizontalAdvance(BLIND)
+    if width <= strip.width():
         painter.setFont(words)
+        painter.fillRect(QRectF(left, strip.top() - px(16), width + px(3), px(14)), QColor(theme.panel))
         painter.drawText(QRectF(left, strip.top() - px(16), strip.width(), px(14)), LEFT, BLIND)
 
 
