@@ -1,6 +1,7 @@
 """The real window, without a screen, driven with keys."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from visualizer.help import HelpDialog
-from visualizer.presets import PRESETS
+from visualizer.presets import PRESETS, Preset
 from visualizer.settings import Settings
 from visualizer.state import OPENING
 from visualizer.window import Window
@@ -402,3 +403,21 @@ def test_escape_closes_help_also_when_the_window_has_the_keys(window: Window, qt
         dialog.deleteLater()
         window._help = None
         QCoreApplication.sendPostedEvents(dialog, QEvent.Type.DeferredDelete.value)
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_what_is_counted_is_counted_from_1(make_window: Callable[..., Window], preset: Preset) -> None:
+    """An index stands alone, as in code ("head 0"); "program 3 of 16" is a count."""
+    window = make_window(preset.state)
+    last = len(window.controller.tape) - 1
+    for step in (0, last):
+        window.controller.change(step=step)
+        texts = [label.text() for label in window.findChildren(QLabel)]
+        texts += [w.toolTip() for w in window.findChildren(QWidget)]
+        texts += [w.accessibleDescription() for w in window.findChildren(QWidget)]
+        texts += [box.currentText() for box in window.findChildren(QComboBox)]
+        counted = re.findall(r"(head|step|program|tile|block|stop|row) ([\d,]+) of ([\d,]+)", "\n".join(texts))
+        assert "program" in {what for what, _, _ in counted}
+        assert "step" not in {what for what, _, _ in counted}
+        for what, number, total in counted:
+            assert 1 <= int(number.replace(",", "")) <= int(total.replace(",", "")), what
