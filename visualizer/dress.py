@@ -53,6 +53,12 @@ class Dress:
             window.showMaximized() if was_maximised else window.showNormal()
             self._put_on(self.look.name, zoom)
 
+    def keep_on_screen(self) -> None:
+        """A smaller zoom where a presentation has grown beyond the screen, by the words of a lesson, say."""
+        zoom = self._largest_zoom(self.look.zoom)
+        if self.is_presenting and zoom < self.look.zoom:
+            self._put_on(self.look.name, zoom)
+
     def _largest_zoom(self, wanted: float) -> float:
         """`wanted`, or the largest zoom at which all panels still fit on the screen."""
         screen, least = self._window.screen().size(), self._window.minimumSizeHint()

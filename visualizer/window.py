@@ -231,6 +231,7 @@ class Window(QMainWindow):
     def _show_stop(self, state: State) -> None:
         self.playback.pause()
         self.controller.go_to(state)
+        QTimer.singleShot(0, self, self.dress.keep_on_screen)  # once the words have their place
 
     # help and palette
 

@@ -1,7 +1,9 @@
 """Lessons in the window: opened from the menu or the palette, turned with the keys of a presenter's clicker."""
 
 import pytest
+from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
 from visualizer.lessons import Lesson, lessons
 from visualizer.window import Window
@@ -66,3 +68,20 @@ def test_undo_leads_back_to_before_the_lesson(window: Window) -> None:
     window.lesson_bar.open(lessons()[0])
     press(window, K.Key_Z, CTRL)
     assert window.controller.state == before
+
+
+def test_a_lesson_stays_on_a_small_screen_in_a_presentation(window: Window, qtbot: QtBot) -> None:
+    class Projector:
+        def size(self) -> QSize:
+            return QSize(1280, 800)
+
+    window.screen = Projector  # type: ignore[method-assign]
+    window.dress.switch_presentation()
+    window.resize(1280, 800)
+    qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 800)
+    before = window.look.zoom
+    assert before > 1
+    window.lesson_bar.open(lessons()[0])
+    qtbot.waitUntil(lambda: window.look.zoom < before)
+    qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 800)
+    assert window.look.zoom >= 1

@@ -421,3 +421,15 @@ def test_what_is_counted_is_counted_from_1(make_window: Callable[..., Window], p
         assert "step" not in {what for what, _, _ in counted}
         for what, number, total in counted:
             assert 1 <= int(number.replace(",", "")) <= int(total.replace(",", "")), what
+
+
+def test_a_large_zoom_opens_no_higher_than_asked(
+    make_window: Callable[..., Window], tmp_path: Path, dressed: QApplication
+) -> None:
+    settings = Settings(tmp_path / "settings.ini")
+    settings.zoom = 1.5
+    settings.sync()
+    window = make_window(size=(1280, 800))
+    assert window.look.zoom == 1.5
+    dressed.processEvents()
+    assert (window.width(), window.height()) == (1280, 800)

@@ -68,6 +68,7 @@ class ProblemBar(QFrame):
         self._apart: dict[str, bool] = {}
         self._asking = ""
         self._worker_texts = "", ""
+        self._has_place = False
         self.setObjectName("bar")
         self.setAccessibleName("Problem")
         self._build()
@@ -373,7 +374,8 @@ class ProblemBar(QFrame):
         if self._one_row < self.width():
             gap += min(px(7), (self.width() - self._one_row) // len(widths))
         indent, row = margin + widths[0] + gap + px(8), 0
-        x, end = margin, self.width() - margin - right - gap
+        # before it has a place its width means nothing, and rows for that would make the window too high
+        x, end = margin, self.width() - margin - right - gap if self._has_place else 1 << 20
         for at, (group, width) in enumerate(zip(self._groups, widths, strict=True)):
             if at and x + width > end and x > indent:
                 row, x, end = row + 1, indent, self.width() - margin
@@ -391,6 +393,7 @@ class ProblemBar(QFrame):
         return QSize(self.theme.px(480), self.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
+        self._has_place = True
         self._arrange()
 
     def showEvent(self, event: QShowEvent) -> None:
