@@ -53,7 +53,7 @@ from kernel.hopper_parts import (
     rescale_lazily,
     unpack,
 )
-from kernel.hopper_repair import mark_far, note_broken, repair_all
+from kernel.hopper_repair import again_all, mark_far, note_broken, repair_all
 from kernel.hopper_tiles import LAZY_GROWTH
 
 # Triton 3.8 renamed the two copies, 3.9 dropped the old names.
@@ -396,4 +396,6 @@ def attention_forward(
             (_producer, (descs, slots, barriers, table, sizes, CAUSAL, CONSUMERS, Q_STAGES, NAMED, ROTATE)),
         ], [4, 4, 4, 1], [REGISTERS, REGISTERS, REGISTERS, 24])  # fmt: skip
     if gl.load(BROKEN) != 0.0:
-        repair_all(descs, (Q, K, V, O), LSE, table, sizes, qk_scale, CAUSAL, CONSUMERS)
+        if CAUSAL:
+            repair_all(descs, (Q, K, V, O), LSE, table, sizes, qk_scale, CONSUMERS)
+        again_all(descs, (Q, K, V, O), LSE, table, sizes, qk_scale, CAUSAL, CONSUMERS)
