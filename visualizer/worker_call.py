@@ -163,7 +163,7 @@ def call_worker(
     timing: bool = True,
 ) -> RunResult:
     """Runs the kernel in a worker and waits. Raises WorkerError. on_progress(stage, fraction or None)."""
-    with _Call(command) as call:
+    with _Call(command, on_progress=on_progress) as call:
         for frame in run_messages(1, problem, inputs, timing):
             call.send(frame)
         while True:
@@ -197,10 +197,16 @@ def call_hello(command: str | None = None, seconds: float = HELLO_SECONDS) -> He
 
 
 class _Call:
-    """A worker process, from its start to its end; one that says nothing for `seconds` at its start is given up."""
+    """A worker process, from its start to its end; one that says nothing for `seconds` at its start is given up.
 
-    def __init__(self, command: str | None, seconds: float = HELLO_SECONDS) -> None:
+    on_progress hears of it before that, from another thread.
+    """
+
+    def __init__(
+        self, command: str | None, seconds: float = HELLO_SECONDS, on_progress: OnProgress | None = None
+    ) -> None:
         self._seconds = seconds
+        self._on_progress = on_progress
         self._command = command_line(command)
         self._environment = environment(command)
         self._tail = bytearray()
@@ -216,9 +222,16 @@ class _Call:
         self._listener.start()
         self._is_late = False
         self._patience = threading.Timer(self._seconds, self._give_up)
-        self._patience.daemon = True
-        self._patience.start()
+        self._first_word = threading.Timer(FIRST_WORD_SECONDS, self._tell_silence)
+        for timer in (self._patience, self._first_word):
+            timer.daemon = True
+            timer.start()
         return self
+
+    def _tell_silence(self) -> None:
+        if self._on_progress is not None:
+            stage = f"the worker has said nothing for {FIRST_WORD_SECONDS} s; given up after {self._seconds:g} s"
+            self._on_progress(stage, None)
 
     def _give_up(self) -> None:
         self._is_late = True
@@ -226,6 +239,7 @@ class _Call:
 
     def __exit__(self, *_: object) -> None:
         self._patience.cancel()
+        self._first_word.cancel()
         self._process.kill()
         self._process.wait()
         self._listener.join(1)
@@ -253,6 +267,7 @@ class _Call:
         except protocol.ProtocolError as error:
             raise WorkerError(str(error)) from error
         self._patience.cancel()
+        self._first_word.cancel()
         if message is None:
             self._process.wait()
             self._listener.join(1)

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from kernel.inputs import Inputs
 from kernel.problem import Problem
 from kernel.results import Hello, RunResult
-from visualizer import worker_client
+from visualizer import worker_call, worker_client
 from visualizer.worker_call import WorkerError, call_hello, call_worker, silence
 from visualizer.worker_client import WorkerClient
 
@@ -295,6 +295,14 @@ time.sleep(60)
     assert said[-1] == ""
     qtbot.wait(1200)  # nothing is due any more
     assert said[-1] == ""
+
+
+def test_the_waiting_call_tells_of_a_silence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_call, "FIRST_WORD_SECONDS", 0.2)
+    told: list[str] = []
+    with pytest.raises(WorkerError, match="ended with status 0"):
+        call_worker(SMALL, "sleep 1", lambda stage, fraction: told.append(stage))
+    assert told == ["the worker has said nothing for 0.2 s; given up after 120 s"]
 
 
 @pytest.mark.parametrize("stage", ["", "importing torch"])
