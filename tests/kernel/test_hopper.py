@@ -1,13 +1,15 @@
 """The Hopper forward: its tiles by value, its compilation without a GPU, and with `-m gpu` its results."""
 
+import itertools
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernel import attention, choice, forward
@@ -16,11 +18,13 @@ from kernel.hopper_launch import Plans, compiler_barriers, strides
 from kernel.hopper_tiles import (
     ALL_128,
     ALL_256,
+    END,
     FAR,
     LONG_64,
     LONG_64_CAUSAL,
     SHORT_64,
     config,
+    costs,
     first_key,
     is_even,
     pays,
@@ -49,14 +53,33 @@ def test_every_query_tile_is_handed_out_once(c, batch, heads, seqlen_q, seqlen_k
     assert found == [(b, h, m * c.block_m) for b in range(batch) for h in range(heads) for m in range(blocks)]
 
 
-@given(st.integers(1, 4), st.integers(1, 9), st.integers(64, 4000), st.integers(1, 140))
-def test_no_program_has_much_more_to_do(batch, heads, seqlen, programs):
-    c = ALL_128
-    table = schedule(batch, heads, seqlen, seqlen, True, c, programs)
-    rows = table & (1 << 24) - 1
-    keys = np.where(table >= 0, np.minimum(rows + c.block_m, seqlen), 0).astype(float)
-    # longest first, head group by head group: within two longest tiles of an even share
-    assert keys.sum(0).max() <= keys.sum() / table.shape[1] + 2 * (keys.max() + c.block_m)
+@given(CONFIGS, st.integers(1, 4), st.integers(1, 9), LENGTHS, LENGTHS, st.booleans(), st.integers(1, 140))
+@example(ALL_128, 4, 8, 3482, 3482, True, 5)
+@example(ALL_128, 4, 4, 915, 915, True, 2)
+def test_no_program_has_more_than_the_longest_tile_above_its_share(
+    c, batch, heads, seqlen_q, seqlen_k, causal, programs
+):
+    table = schedule(batch, heads, seqlen_q, seqlen_k, causal, c, programs)
+    cost = costs(seqlen_q, seqlen_k, causal, c)
+    rows = np.where(table >= 0, table & (1 << 24) - 1, 0)
+    load = np.where(table >= 0, cost[rows // c.block_m], 0).sum(0)
+    assert load.max() <= load.mean() + cost.max() + 1e-6
+
+
+def test_what_was_measured_goes_in_the_order_that_was_measured(monkeypatch):
+    """FlashAttention-3's grid on 132 multiprocessors: round by round, as many rounds as tiles need."""
+    monkeypatch.setattr("kernel.hopper_tiles._to_the_least_loaded", None)
+    for head_dim, seqlen in itertools.product((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384)):
+        batch, heads, c = 16384 // seqlen, 2048 // head_dim, config(head_dim, True, seqlen)
+        table = schedule(batch, heads, seqlen, seqlen, True, c, 132)
+        tiles = batch * heads * -(-seqlen // c.block_m)
+        assert len(table) == -(-tiles // min(tiles, 132)) + 1
+
+
+def test_a_tile_costs_what_its_rows_see():
+    c = replace(ALL_128, consumers=1)
+    assert (costs(256, 512, False, c) == 4 + END).all()
+    assert costs(256, 512, True, c).tolist() == [3 + END, 3 + END, 4 + END, 4 + END]
 
 
 @given(CONFIGS, LENGTHS, LENGTHS)
