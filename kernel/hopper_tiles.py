@@ -5,7 +5,6 @@ NumPy alone, so that what shows a run can ask for the order in which that kernel
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -101,9 +100,8 @@ def schedule(
 
     A tile is batch << 42 | head << 24 | first row. Where tiles differ in length (causal, or a last tile with fewer
     rows) the longest of a group of heads go first, and in every round the program with the least work so far gets the
-    longest (1 to 2 % imbalance, where any fixed order has 3 to 25 %). Few programs with many tiles may end up further
-    apart than that: then each tile goes to the program with the least work, whatever the round. So no program has more
-    than the longest tile above its even share.
+    longest (1 to 2 % imbalance, where any fixed order has 3 to 25 %). So no two programs ever differ by more than the
+    longest tile: of any two, the one with less work gets the longer tile of the round.
     """
     blocks, all_heads = -(-seqlen_q // c.block_m), batch * heads
     count = blocks * all_heads
@@ -128,8 +126,6 @@ def schedule(
         idle = np.argsort(load, kind="stable")[: len(part)]
         load[idle] += work[by_work]
         table[r, idle] = part[by_work]
-    if load.max() - load.mean() > cost.max():
-        return _to_the_least_loaded(order, cost[(order & 0xFFFFFF) // c.block_m], programs)
     return table
 
 
@@ -141,17 +137,3 @@ def costs(seqlen_q: int, seqlen_k: int, causal: bool, c: Config) -> np.ndarray:
     visited = np.maximum(-(-(end - first_key(seqlen_q, seqlen_k, causal, c)) // c.keys), 1)
     visited = np.where(row < seqlen_q, visited, 0).reshape(blocks, c.consumers)
     return (visited.mean(1) + visited.max(1)) / 2 + END
-
-
-def _to_the_least_loaded(order: np.ndarray, work: np.ndarray, programs: int) -> np.ndarray:
-    """The table in which each tile, in order, goes to the program with the least work so far."""
-    columns: list[list[int]] = [[] for _ in range(programs)]
-    loads = [(0.0, i) for i in range(programs)]
-    for tile, cost in zip(order.tolist(), work.tolist(), strict=True):
-        load, i = heapq.heappop(loads)
-        columns[i].append(tile)
-        heapq.heappush(loads, (load + cost, i))
-    table = np.full((max(map(len, columns)) + 1, programs), -1, np.int64)
-    for i, column in enumerate(columns):
-        table[: len(column), i] = column
-    return table

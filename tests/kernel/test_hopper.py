@@ -1,6 +1,5 @@
 """The Hopper forward: its tiles by value, its compilation without a GPU, and with `-m gpu` its results."""
 
-import itertools
 import math
 import sys
 from dataclasses import replace
@@ -56,24 +55,12 @@ def test_every_query_tile_is_handed_out_once(c, batch, heads, seqlen_q, seqlen_k
 @given(CONFIGS, st.integers(1, 4), st.integers(1, 9), LENGTHS, LENGTHS, st.booleans(), st.integers(1, 140))
 @example(ALL_128, 4, 8, 3482, 3482, True, 5)
 @example(ALL_128, 4, 4, 915, 915, True, 2)
-def test_no_program_has_more_than_the_longest_tile_above_its_share(
-    c, batch, heads, seqlen_q, seqlen_k, causal, programs
-):
+def test_no_program_has_more_than_the_longest_tile_more_to_do(c, batch, heads, seqlen_q, seqlen_k, causal, programs):
     table = schedule(batch, heads, seqlen_q, seqlen_k, causal, c, programs)
     cost = costs(seqlen_q, seqlen_k, causal, c)
     rows = np.where(table >= 0, table & (1 << 24) - 1, 0)
     load = np.where(table >= 0, cost[rows // c.block_m], 0).sum(0)
-    assert load.max() <= load.mean() + cost.max() + 1e-6
-
-
-def test_what_was_measured_goes_in_the_order_that_was_measured(monkeypatch):
-    """FlashAttention-3's grid on 132 multiprocessors: round by round, as many rounds as tiles need."""
-    monkeypatch.setattr("kernel.hopper_tiles._to_the_least_loaded", None)
-    for head_dim, seqlen in itertools.product((64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384)):
-        batch, heads, c = 16384 // seqlen, 2048 // head_dim, config(head_dim, True, seqlen)
-        table = schedule(batch, heads, seqlen, seqlen, True, c, 132)
-        tiles = batch * heads * -(-seqlen // c.block_m)
-        assert len(table) == -(-tiles // min(tiles, 132)) + 1
+    assert load.max() <= load.min() + cost.max() + 1e-6
 
 
 def test_a_tile_costs_what_its_rows_see():
