@@ -267,10 +267,9 @@ def backward(
 
     rest (like o): what the forward's rounding has cut off o.
     """
-    found = hopper_gradients(do, dlse, q, k, v, o, lse, causal, scale, backend)
-    if found is not None:
-        return found
-    return portable_backward(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32, rest)
+    hopper = hopper_gradients(q, k, causal, backend)
+    found = hopper and hopper(do, dlse, q, k, v, o, lse, causal, scale)
+    return found or portable_backward(do, dlse, q, k, v, o, lse, causal, scale, allow_tf32, rest)
 
 
 attention = torch.library.custom_op("flashscope::attention", forward, mutates_args=())

@@ -80,39 +80,22 @@ def attention_dkdv(
     v_ptr += batch * stride_vb + kv_head * stride_vh
     k = load_tile(k_ptr, k_start, seqlen_k, stride_kn, stride_kd, BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, True, WIDE)
     v = load_tile(v_ptr, k_start, seqlen_k, stride_vn, stride_vd, BLOCK_N, HEAD_DIM, HEAD_DIM_PAD, True, WIDE)
-    dk = tl.zeros([BLOCK_N, HEAD_DIM_PAD], tl.float32)
-    dv = tl.zeros([BLOCK_N, HEAD_DIM_PAD], tl.float32)
-    for member in range(group):
-        head_index = kv_index * group + member
-        q_head = q_ptr + batch * stride_qb + (kv_head * group + member) * stride_qh
-        do_head = do_ptr + batch * stride_gb + (kv_head * group + member) * stride_gh
-        lse_head = lse_ptr + head_index * seqlen_q
-        delta_head = delta_ptr + head_index * seqlen_q
-        for start in range(row_start, seqlen_q, BLOCK_M):
-            dk, dv = visit_rows(
-                dk, dv, k, v, start, q_head, do_head, lse_head, delta_head,
-                stride_qm, stride_qd, stride_gm, stride_gd, first, seqlen_q, qk_scale,
-                BLOCK_M, HEAD_DIM, HEAD_DIM_PAD, WIDE, SIGN, PRECISION,
-                BOUNDED=RAGGED, MASKED=CAUSAL or RAGGED, CAREFUL=False,
-            )  # fmt: skip
-
+    dk, dv = visit_heads(
+        k, v, batch, kv_head, kv_index, group, row_start, q_ptr, do_ptr, lse_ptr, delta_ptr,
+        stride_qb, stride_qh, stride_qm, stride_qd, stride_gb, stride_gh, stride_gm, stride_gd,
+        first, seqlen_q, qk_scale,
+        BLOCK_M, HEAD_DIM, HEAD_DIM_PAD, WIDE, SIGN, PRECISION,
+        BOUNDED=RAGGED, MASKED=CAUSAL or RAGGED, CAREFUL=False,
+    )  # fmt: skip
     # p = 0 times an inf or NaN is NaN, also for keys that the row does not see. It is rare: found here, and redone.
     if tl.max(tl.where((dk == dk) & (dv == dv), 0, 1)) == 1:
-        dk = tl.zeros([BLOCK_N, HEAD_DIM_PAD], tl.float32)
-        dv = tl.zeros([BLOCK_N, HEAD_DIM_PAD], tl.float32)
-        for member in range(group):
-            head_index = kv_index * group + member
-            q_head = q_ptr + batch * stride_qb + (kv_head * group + member) * stride_qh
-            do_head = do_ptr + batch * stride_gb + (kv_head * group + member) * stride_gh
-            lse_head = lse_ptr + head_index * seqlen_q
-            delta_head = delta_ptr + head_index * seqlen_q
-            for start in tl.range(row_start, seqlen_q, BLOCK_M, num_stages=1):
-                dk, dv = visit_rows(
-                    dk, dv, k, v, start, q_head, do_head, lse_head, delta_head,
-                    stride_qm, stride_qd, stride_gm, stride_gd, first, seqlen_q, qk_scale,
-                    BLOCK_M, HEAD_DIM, HEAD_DIM_PAD, WIDE, SIGN, PRECISION,
-                    BOUNDED=True, MASKED=True, CAREFUL=True,
-                )  # fmt: skip
+        dk, dv = visit_heads(
+            k, v, batch, kv_head, kv_index, group, row_start, q_ptr, do_ptr, lse_ptr, delta_ptr,
+            stride_qb, stride_qh, stride_qm, stride_qd, stride_gb, stride_gh, stride_gm, stride_gd,
+            first, seqlen_q, qk_scale,
+            BLOCK_M, HEAD_DIM, HEAD_DIM_PAD, WIDE, SIGN, PRECISION,
+            BOUNDED=True, MASKED=True, CAREFUL=True,
+        )  # fmt: skip
 
     columns = tl.arange(0, HEAD_DIM_PAD)
     inside = (keys < seqlen_k)[:, None] & (columns < HEAD_DIM)[None, :]
@@ -121,6 +104,34 @@ def attention_dkdv(
     dk *= tl.abs(scale)  # the sign is on q
     tl.store(dk_ptr + block + offsets, rounded(dk, dk_ptr.dtype.element_ty), mask=inside)
     tl.store(dv_ptr + block + offsets, rounded(dv, dv_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def visit_heads(
+    k, v, batch, kv_head, kv_index, group, row_start, q_ptr, do_ptr, lse_ptr, delta_ptr,
+    stride_qb, stride_qh, stride_qm, stride_qd, stride_gb, stride_gh, stride_gm, stride_gd,
+    first, seqlen_q, qk_scale,
+    BLOCK_M: tl.constexpr, HEAD_DIM: tl.constexpr, HEAD_DIM_PAD: tl.constexpr, WIDE: tl.constexpr,
+    SIGN: tl.constexpr, PRECISION: tl.constexpr,
+    BOUNDED: tl.constexpr, MASKED: tl.constexpr, CAREFUL: tl.constexpr,
+):  # fmt: skip
+    """dk and dv, unscaled, of these keys from the rows, `row_start` on, of the `group` heads that share them."""
+    dk = tl.zeros(k.shape, tl.float32)
+    dv = tl.zeros(k.shape, tl.float32)
+    stages: tl.constexpr = 1 if CAREFUL else None
+    for member in range(group):
+        head_index = kv_index * group + member
+        q_head = q_ptr + batch * stride_qb + (kv_head * group + member) * stride_qh
+        do_head = do_ptr + batch * stride_gb + (kv_head * group + member) * stride_gh
+        lse_head = lse_ptr + head_index * seqlen_q
+        delta_head = delta_ptr + head_index * seqlen_q
+        for start in tl.range(row_start, seqlen_q, BLOCK_M, num_stages=stages):
+            dk, dv = visit_rows(
+                dk, dv, k, v, start, q_head, do_head, lse_head, delta_head,
+                stride_qm, stride_qd, stride_gm, stride_gd, first, seqlen_q, qk_scale,
+                BLOCK_M, HEAD_DIM, HEAD_DIM_PAD, WIDE, SIGN, PRECISION, BOUNDED, MASKED, CAREFUL,
+            )  # fmt: skip
+    return dk, dv
 
 
 @triton.jit

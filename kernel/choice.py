@@ -1,5 +1,6 @@
 """Which kernel takes a call: the portable one, or on a Hopper GPU the one in Gluon where it applies and is faster."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -58,22 +59,11 @@ def hopper_plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool,
     return None
 
 
-def hopper_gradients(
-    do: torch.Tensor,
-    dlse: torch.Tensor | None,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    lse: torch.Tensor,
-    causal: bool,
-    scale: float,
-    backend: str,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """dq, dk and dv from the Hopper backward; None where the portable one is to make them."""
+def hopper_gradients(q: torch.Tensor, k: torch.Tensor, causal: bool, backend: str) -> Callable[..., Any] | None:
+    """The Hopper backward, which gives dq, dk and dv or, where it does not apply, None; None where it does not pay."""
     if backend == "triton" or not is_hopper(q):
         return None
     hopper, hopper_backward, _ = load_hopper()
     if hopper is None or hopper_backward is None or not (backend or hopper.pays(q, k, causal)):
         return None
-    return hopper_backward.backward(do, dlse, q, k, v, o, lse, causal, scale)
+    return hopper_backward.backward
