@@ -27,6 +27,7 @@ CACHED_BYTES: Final = 96 << 20
 MAX_FILE_ELEMENTS: Final = 1 << 27
 RISE: Final = 8.0
 SPIKE_EVERY: Final = 61
+DRAWN_ROWS: Final = 2048
 
 
 class Inputs:
@@ -115,15 +116,20 @@ def _draw(problem: Problem, name: str, head: int) -> np.ndarray:
     p = problem
     seqlen = p.seqlen_q if name == "q" else p.seqlen_k
     rng = np.random.default_rng([p.seed, "qkv".index(name), head])
-    x = rng.standard_normal((seqlen, p.head_dim), np.float32) * np.float32(p.std)
-    if p.distribution == "rising" and name != "v":
-        # q and k share a direction, and k's part along it grows, so every tile brings a larger score
-        direction = np.float32(p.std / np.sqrt(p.head_dim) * 2)
-        growth = np.linspace(0, RISE, seqlen, dtype=np.float32)[:, None] if name == "k" else np.float32(1)
-        x += direction * growth * np.float32(1 if p.scale >= 0 or name == "q" else -1)
-    elif p.distribution == "spiky" and name == "k":
-        x[SPIKE_EVERY // 2 :: SPIKE_EVERY] *= np.float32(RISE)
-    return x.astype(NUMPY_DTYPES[p.dtype])
+    out = np.empty((seqlen, p.head_dim), NUMPY_DTYPES[p.dtype])
+    # q and k share a direction, and k's part along it grows, so every tile brings a larger score
+    direction = np.float32(p.std / np.sqrt(p.head_dim) * 2) * np.float32(1 if p.scale >= 0 or name == "q" else -1)
+    growth = np.linspace(0, RISE, seqlen, dtype=np.float32) if name == "k" else np.ones(seqlen, np.float32)
+    # a few rows at a time: a large head in float32 would take twice the memory of the rest
+    for start in range(0, seqlen, DRAWN_ROWS):
+        x = rng.standard_normal((min(DRAWN_ROWS, seqlen - start), p.head_dim), np.float32)
+        x *= np.float32(p.std)
+        if p.distribution == "rising" and name != "v":
+            x += direction * growth[start : start + len(x), None]
+        elif p.distribution == "spiky" and name == "k":
+            x[(SPIKE_EVERY // 2 - start) % SPIKE_EVERY :: SPIKE_EVERY] *= np.float32(RISE)
+        out[start : start + len(x)] = x
+    return out
 
 
 def file_problem(path: str, base: Problem) -> Problem:

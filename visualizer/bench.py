@@ -127,10 +127,17 @@ def table(result: dict[str, Any]) -> str:
         ("seqlen", lambda w: f"{w['seqlen']:,}"),
         ("head_dim", lambda w: str(w["head_dim"])),
         ("first painted frame", lambda w: f"{w['first_frame_ms']:,.0f} ms"),
+        ("its values", lambda w: f"{w['first_values_ms']:,.0f} ms"),
         ("step", lambda w: _pair(w["step_ms"])),
-        ("seek", lambda w: _pair(w["seek_ms"])),
-        ("seek, filled", lambda w: _pair(w["seek_filled_ms"]) + ("" if w["filled"] == 1 else f" ({w['filled']:.0%})")),
-        ("scrub", lambda w: _pair(w["scrub_ms"])),
+        ("seek: place", lambda w: _pair(w["seek_place_ms"])),
+        ("seek: values", lambda w: _pair(w["seek_ms"])),
+        ("filled: place", lambda w: _pair(w["seek_filled_place_ms"])),
+        (
+            "filled: values",
+            lambda w: _pair(w["seek_filled_ms"]) + ("" if w["filled"] == 1 else f" ({w['filled']:.0%})"),
+        ),
+        ("scrub: place", lambda w: _pair(w["scrub_place_ms"])),
+        ("scrub: values", lambda w: _pair(w["scrub_ms"])),
         ("play at 60 steps/s", lambda w: f"{w['play_fps']:.0f} frames/s"),
         ("memory, highest", lambda w: f"{w['memory_mb']:,.0f} MB"),
     ]
@@ -142,6 +149,8 @@ def table(result: dict[str, Any]) -> str:
         f"mirror, 1 x 2 x 1024 x 64   {mirror['mirror_ms']:.0f} ms, a plain NumPy loop {mirror['plain_ms']:.0f} ms",
         f"Triton's interpreter        {_ms(mirror['interpreter_ms'])}",
         "step, seek, scrub: p50 / p95 in ms, from the wish until the window's picture is read back from the screen",
+        "place: the first picture of the step, which may say that its values are being computed; values: all of them",
+        "seek: before the background has been there; filled: after it has",
     ]
     return "\n".join(lines)
 
@@ -186,28 +195,42 @@ def measure_window(seqlen: int, head_dim: int) -> dict[str, Any]:
     painted: list[float] = []
     window.first_painted.connect(lambda: painted.append(time.time()))
     window.show()
+    controller = window.controller
     while not painted:
         app.processEvents()
-    controller = window.controller
+    if controller.is_coming:
+        _wait_for_values(app, controller)
+        painted.append(time.time())
     rng = random.Random(1)
     total = len(controller.tape)
     per_head = controller.tape.tiling.steps_per_head
 
-    def shown(step: int) -> float:
+    def screen() -> None:
+        # what the screen holds, as a person sees it; QWidget.grab would paint everything a second time
+        window.screen().grabWindow(window.winId()).toImage()
+
+    def shown(step: int) -> tuple[float, float]:
+        """Milliseconds until the screen shows the place of a step, and until it shows all its values."""
         start = time.perf_counter()
         controller.change(step=step)
         app.processEvents()
-        # what the screen holds, as a person sees it; QWidget.grab would paint everything a second time
-        window.screen().grabWindow(window.winId()).toImage()
-        return (time.perf_counter() - start) * 1e3
+        screen()
+        place = whole = time.perf_counter()
+        if controller.is_coming:
+            _wait_for_values(app, controller)
+            screen()
+            whole = time.perf_counter()
+        return (place - start) * 1e3, (whole - start) * 1e3
 
-    def quantiles(values: list[float]) -> list[float]:
-        return [float(x) for x in np.quantile(values, [0.5, 0.95])]
+    def figures(name: str, times: list[tuple[float, float]]) -> dict[str, list[float]]:
+        """p50 and p95 of the place and of all the values."""
+        place, whole = ([float(x) for x in np.quantile(column, [0.5, 0.95])] for column in zip(*times, strict=True))
+        return {f"{name}_place_ms": place, f"{name}_ms": whole}
 
     settings.motion = False
     middle = controller.tape.tiling.program_start(0, controller.tape.tiling.num_q_blocks // 2)
     shown(middle)
-    steps = [shown(middle + i) for i in range(1, min(STEPS, total - middle - 1))]
+    steps = [shown(middle + i)[1] for i in range(1, min(STEPS, total - middle - 1))]
     seeks = [shown(rng.randrange(per_head)) for _ in range(SEEKS)]
     scrubs = [shown(i * (per_head - 1) // SCRUBS) for i in range(SCRUBS)]
     controller.start_filling()
@@ -225,14 +248,21 @@ def measure_window(seqlen: int, head_dim: int) -> dict[str, Any]:
         "head_dim": head_dim,
         "heads": heads,
         "first_frame_ms": (painted[0] - float(os.environ[STARTED])) * 1e3,
-        "step_ms": quantiles(steps),
-        "seek_ms": quantiles(seeks),
-        "seek_filled_ms": quantiles(seeks_filled),
+        "first_values_ms": (painted[-1] - float(os.environ[STARTED])) * 1e3,
+        "step_ms": [float(x) for x in np.quantile(steps, [0.5, 0.95])],
+        **figures("seek", seeks),
+        **figures("seek_filled", seeks_filled),
         "filled": filled,
-        "scrub_ms": quantiles(scrubs),
+        **figures("scrub", scrubs),
         "play_fps": fps,
         "memory_mb": _highest_memory_mb(),
     }
+
+
+def _wait_for_values(app, controller) -> None:
+    while controller.is_coming:
+        app.processEvents()
+    app.processEvents()  # paints them
 
 
 def _play(app, window) -> float:

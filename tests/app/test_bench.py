@@ -30,6 +30,10 @@ def test_a_window_is_measured_from_its_start_to_its_end():
     for name in ("step_ms", "seek_ms", "seek_filled_ms", "scrub_ms"):
         half, most = figures[name]
         assert 0 < half <= most
+    for name in ("seek", "seek_filled", "scrub"):
+        place, values = np.array(figures[f"{name}_place_ms"]), np.array(figures[f"{name}_ms"])
+        assert (place > 0).all() and (place <= values).all()
+    assert figures["first_values_ms"] >= figures["first_frame_ms"]
     assert figures["first_frame_ms"] > figures["step_ms"][0]
     assert figures["memory_mb"] > 50
     assert figures["play_fps"] > 0

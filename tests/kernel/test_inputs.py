@@ -9,12 +9,23 @@ import pytest
 from safetensors.numpy import save_file
 
 from kernel.inputs import NUMPY_DTYPES, Inputs, file_problem
-from kernel.problem import DTYPES, Problem, ProblemError
+from kernel.problem import DISTRIBUTIONS, DTYPES, Problem, ProblemError
 
 
 def tensors(dtype=np.float16, q=(1, 4, 20, 8), kv=(1, 2, 30, 8)):
     rng = np.random.default_rng(1)
     return {name: rng.standard_normal(q if name == "q" else kv).astype(dtype) for name in "qkv"}
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_values_do_not_depend_on_how_many_rows_are_drawn_at_a_time(distribution, monkeypatch):
+    p = Problem(seqlen_q=300, seqlen_k=311, head_dim=24, distribution=distribution)
+    at_once = Inputs(p)
+    whole = [getattr(at_once, name)(1) for name in "qkv"]
+    monkeypatch.setattr("kernel.inputs.DRAWN_ROWS", 50)
+    in_pieces = Inputs(p)
+    for name, x in zip("qkv", whole, strict=True):
+        np.testing.assert_array_equal(getattr(in_pieces, name)(1), x)
 
 
 def test_a_head_drawn_on_other_threads_is_the_same():
