@@ -20,8 +20,8 @@ from visualizer.program import Program, between
 EVENTS: Final = ("max moved", "partial tile", "store", "non-finite")
 CACHE_BYTES: Final = 32 << 20
 KEPT_BYTES: Final = 192 << 20
-MIN_SPACING, MAX_SPACING = 64, 256
-NEAR_WORK: Final = 470_000_000  # of `_near_tiles`: about 25 ms on two cores
+MIN_SPACING, MAX_SPACING = 64, 160
+NEAR_WORK: Final = 330_000_000  # of `_near_tiles`: about 15 ms on two cores
 NEAR_NUMBERS: Final = 1 << 20  # of one tensor of one head: drawn in about 10 ms
 EXACT_SCORES: Final = 1 << 26
 SEARCH_TILES: Final = 2000
@@ -330,7 +330,7 @@ def _spacing(tiling: Tiling) -> int:
 
 
 def _near_tiles(p: Problem) -> int:
-    """How many tiles of any size and head_dim take about 25 ms: the products, and as much again on the scores."""
+    """How many tiles of any size and head_dim take about 15 ms: the products, and as much again on the scores."""
     return NEAR_WORK // (p.block_m * p.block_n * (100 + p.head_dim_pad))
 
 
