@@ -112,7 +112,9 @@ class Controller(QObject):
         self._refreshed = time.monotonic()
         if len(self.tape) and not self.tape.is_near(self.state.step):
             self._coming.start()
-            self.frame.emit(resolve_place(self.state, self.tape, self.runs.view))
+            place = resolve_place(self.state, self.tape, self.runs.view)
+            self._begin()
+            self.frame.emit(place)
         else:
             self._coming.stop()
             self.frame.emit(resolve(self.state, self.tape, self.runs.view))

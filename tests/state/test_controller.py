@@ -467,6 +467,7 @@ def far(qapp, monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr("visualizer.tape.NEAR_WORK", 0)
     monkeypatch.setattr("visualizer.tape.NEAR_NUMBERS", 0)
     c = Watched(FAR)
+    c.refresh()
     c.arrive()
     return c
 
