@@ -58,6 +58,12 @@ class NumpyYardstick:
         for chunk, o, lse in exact_rows(self._inputs, self.problem, head, rows):
             yield chunk, o, lse, *self._eager(head, chunk)
 
+    def size_of_v(self) -> float:
+        """The root mean square of the finite numbers in v."""
+        v = self._inputs.stacked("v").astype(np.float64)
+        v = v[np.isfinite(v)]
+        return float(np.sqrt(np.square(v).mean())) if v.size else 0.0
+
     def _eager(self, head: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """softmax(q·kᵀ·scale)·v with every tensor rounded to the inputs' dtype, sums in float32."""
         p = self.problem

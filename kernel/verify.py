@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LSE_BOUND: Final = 1e-3
 SLACK: Final = 1e-5
 LSE_ULPS: Final = 4 * float(np.finfo(np.float32).eps)
+FEW: Final = 1024  # numbers of o
+ROUNDING: Final = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 ALL_SCORES: Final = 1 << 23
 MAX_ROWS: Final = 1 << 23
 
@@ -94,14 +96,15 @@ def check(
 ) -> Errors:
     """Errors of o (num_heads, seqlen_q, head_dim) and lse (num_heads, seqlen_q) at the rows that are sampled.
 
-    The bound of o is 2 x the error of eager attention in the same dtype + 1e-5, the rule of FlashAttention's own tests;
+    The bound of o is 2 x the error of eager attention in the same dtype + 1e-5, the rule of FlashAttention's own tests
+    (eager attention of a few numbers may happen to hit them: there a rounding of o, or of v's usual size, counts);
     that of lse 1e-3, for float32 by the same rule as o, and never less than 4 float32 roundings of lse itself.
     """
     tiling = Tiling(problem)
     blocks = tiling.num_q_blocks
     shape = (len(chosen.heads), len(chosen.rows))
     o_errors, lse_errors, lse_sizes = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    o_eager = lse_eager = 0.0
+    o_eager = lse_eager = o_size = 0.0
     for i, head in enumerate(chosen.heads):
         done = 0
         for rows, o_exact, lse_exact, eager_o, eager_lse in yardstick.expect(int(head), chosen.rows):
@@ -111,9 +114,13 @@ def check(
             lse_errors[i, part] = error(lse[head, rows], lse_exact)
             lse_sizes[i, part] = np.where(np.isfinite(lse_exact), np.abs(lse_exact), 0)
             o_eager = max(o_eager, _largest_finite(error(eager_o, o_exact)))
+            o_size = max(o_size, _largest_finite(np.abs(o_exact)))
             lse_eager = max(lse_eager, _largest_finite(error(eager_lse, lse_exact)))
             progress((i + done / len(chosen.rows)) / len(chosen.heads))
-    o_bound = 2 * o_eager + SLACK
+    lucky = 0.0
+    if o_errors.size * problem.head_dim < FEW:
+        lucky = max(o_size, yardstick.size_of_v()) * ROUNDING[problem.dtype]
+    o_bound = 2 * max(o_eager, lucky) + SLACK
     lse_bound = 2 * lse_eager + SLACK if problem.dtype == "float32" else LSE_BOUND
     lse_bounds = np.maximum(lse_bound, LSE_ULPS * lse_sizes)
     bad = (o_errors > o_bound) | (lse_errors > lse_bounds)

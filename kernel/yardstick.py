@@ -47,6 +47,11 @@ class Yardstick:
             chunk = rows[start : start + self.chunk_rows]
             yield Expected(chunk, *self._exact(head, chunk), *self._eager(head, chunk))
 
+    def size_of_v(self) -> float:
+        """The root mean square of the finite numbers in v."""
+        v = self._v[self._v.isfinite()].double()
+        return float(v.square().mean().sqrt()) if v.numel() else 0.0
+
     def _tensors(self, head: int, rows: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """q of the rows, k, v, and which keys each row sees."""
         import torch

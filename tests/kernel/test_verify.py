@@ -228,6 +228,17 @@ def test_a_sample_of_rows_is_even_and_leaves_tiles_unsaid(monkeypatch: pytest.Mo
     assert "8 of 280 rows" in verify.verdict(PROBLEM, "cuda", errors, compared(PROBLEM, *mirrored(PROBLEM)))[1]
 
 
+def test_eager_attention_that_hits_a_single_number_by_luck_makes_no_kernel_wrong() -> None:
+    problem = PROBLEM.change(
+        batch=1, heads=1, kv_heads=1, seqlen_q=1, seqlen_k=8, head_dim=1, dtype="bfloat16", causal=False, seed=0
+    )
+    o, lse = mirrored(problem)
+    errors = checked(problem, o, lse)
+    assert errors.o_error > 2 * errors.o_error_eager + 1e-5
+    assert errors.first_bad is None
+    assert checked(problem, (o.astype(np.float32) + 0.01).astype(o.dtype), lse).first_bad is not None
+
+
 @settings(max_examples=30, deadline=None)
 @given(problems(max_seqlen=60, max_head_dim=40))
 def test_the_mirror_is_right_over_the_legal_range(problem: Problem) -> None:
