@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PySide6.QtGui import QColor, QPixmap
@@ -171,10 +171,13 @@ def test_numbers_in_cells_can_be_read_on_every_shade(name, quantity):
         assert contrast(ink_on(int(color)), QColor.fromRgb(int(color))) >= 4.5
 
 
-FLOAT32 = st.floats(width=32) | st.sampled_from([3.4028235e38, -3.4028235e38, 1e-45, -1e-45, 1.2e-38])
+FLOAT32 = st.floats(width=32) | st.sampled_from(
+    [float(np.float32(x)) for x in (3.4028235e38, -3.4028235e38, 1e-45, 1.2e-38)]
+)
 
 
 @given(arrays(np.float32, (3, 5), elements=FLOAT32), FLOAT32, FLOAT32)
+@example(np.full((3, 5), 3.4028235e38, np.float32), 3.4028235e38, 3.4028235e38)
 def test_any_float32_has_its_shade_without_a_warning(values, a, b):
     if not np.isfinite([a, b]).all():
         return

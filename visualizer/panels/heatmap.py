@@ -33,7 +33,8 @@ def to_index(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
     """uint8 entries of a color_table for float values; levels are the values of the first and the last shade."""
     low, high = levels
     span = high - low or 1.0
-    kind = np.float32 if 1e-30 < span < 1e30 else np.float64  # float32 has no room for the slope beyond that
+    # float32 has no room for the slope, or for where it begins, beyond that
+    kind = np.float32 if 1e-30 < span < 1e30 and abs(low) < 1e30 * span else np.float64
     slope = kind((SHADES - 1) / span)
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = values * slope
