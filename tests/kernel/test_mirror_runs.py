@@ -76,10 +76,10 @@ def test_an_error_on_one_thread_ends_both(monkeypatch):
     mirror = Mirror(Inputs(p), Tiling(p))
     lift = mirror._full_tiles
 
-    def fail(x, block, first, count):
+    def fail(x, block, first, count, name):
         if first in broken_at:
             raise MemoryError
-        return lift(x, block, first, count)
+        return lift(x, block, first, count, name)
 
     monkeypatch.setattr(mirror, "_full_tiles", fail)
     chip = mirror.apply(Chip(), "load_q", 0, 0)
