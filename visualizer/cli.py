@@ -74,6 +74,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--scale", type=int, choices=(1, 2), default=1, help="pixels of the picture for each of those")
     one.add_argument("--theme", choices=("dark", "light"), default="dark")
     one.add_argument("--run", action="store_true", help="run the kernel first, and show its result")
+    one.add_argument(
+        "--bench", type=Path, metavar="F", help="show a saved result of bench kernel --json in the run panel"
+    )
     one.add_argument("--stable", action="store_true", help="leave out what changes: times, device and versions")
     _add_worker(one)
     add_problem_options(one)
@@ -92,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     ui.add_argument("--seqlen", type=whole, action="append", metavar="N", help="again for more (1024, 8192, 65536)")
     ui.add_argument("--head-dim", type=whole, action="append", metavar="N", help="again for more (64)")
     kernel = kinds.add_parser("kernel", help="the kernels against cuDNN, FlashAttention and others", allow_abbrev=False)
-    kernel.add_argument("--json", type=Path, metavar="F", help="write the result to a file, which the window opens")
+    kernel.add_argument("--json", type=Path, metavar="F", help="write the result to a file (render run --bench F)")
     kernel.add_argument("--svg", type=Path, metavar="F", help="write the plot to a file")
     kernel.add_argument("--quick", action="store_true", help="two lengths instead of six")
     kernel.add_argument("--original", type=Path, metavar="F.py", help="time the original kernel in this file, too")
@@ -213,6 +216,8 @@ def _render(args: argparse.Namespace) -> int:
         raise UsageError("Name one panel, or give --all.")
     if args.all and args.size is not None:
         raise UsageError("With --all every panel has its own size; leave --size out.")
+    if args.bench is not None and (args.run or args.panel not in ("run", "window", None)):
+        raise UsageError("--bench is for the run panel, the window or --all, and without --run.")
     state = state_of(args)
     if args.step is not None:
         from kernel.tiling import Tiling
@@ -241,6 +246,15 @@ def _render(args: argparse.Namespace) -> int:
             from visualizer.stable import stable
 
             run = stable(run)
+    if args.bench is not None:
+        from kernel.bench_saved import SavedError, read_saved
+        from visualizer.frame import RunView
+        from visualizer.saved import saved_view
+
+        try:
+            run = RunView(saved=saved_view(read_saved(args.bench), problem))
+        except SavedError as error:
+            raise UsageError(str(error)) from error
     try:
         if args.all:
             render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)

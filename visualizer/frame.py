@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kernel.problem import Problem
-from kernel.results import RunResult
+from kernel.results import RunResult, Timing
 from kernel.source import KernelSource
 
 QUANTITIES: Final = ("q", "k", "v", "s", "p", "acc", "o", "m", "alpha", "l", "lse")
@@ -186,10 +186,29 @@ class SourceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SavedView:
+    """A saved benchmark at the shape nearest to the problem; is_same: the problem's own mask, head_dim and seqlen.
+
+    times are in the file's order, ms NaN where there is none; ratios are how many times as fast as cuDNN each is.
+    """
+
+    file: str
+    gpu: str
+    date: str
+    versions: tuple[str, ...]
+    card: str
+    shape: str
+    is_same: bool
+    times: tuple[Timing, ...]
+    ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """The kernel run: phase "none", "running", "done", "failed" or "cancelled"; stage and fraction while running.
 
-    stale: the result belongs to another problem than the one shown. worker: one line on the worker's state ("worker
+    stale: the result belongs to another problem than the one shown. saved: a benchmark from a file, shown instead of
+    this machine's run. worker: one line on the worker's state ("worker
     ready"); device: where it runs, in its own words ("NVIDIA H200 · Triton 3.6.0"), empty before it is up.
     """
 
@@ -201,6 +220,7 @@ class RunView:
     device: str = ""
     result: RunResult | None = None
     stale: bool = False
+    saved: SavedView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,9 @@ class RunPanel(Panel):
     def _show_verdict(self) -> None:
         run, theme = self.run, self.theme
         text, color = "", theme.muted
-        if run.phase == "running":
+        if run.saved is not None:
+            text = "saved measurement"
+        elif run.phase == "running":
             text = "running"
         elif run.phase in ("failed", "cancelled"):
             text, color = ("✗ failed", theme.bad) if run.phase == "failed" else ("cancelled", theme.muted)

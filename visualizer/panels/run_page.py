@@ -13,6 +13,7 @@ from visualizer.frame import RunView
 from visualizer.panels.canvas import LEFT, RIGHT, Sheet, wrap
 from visualizer.panels.error_map import DECADES, ErrorMap, legend, picture
 from visualizer.panels.run_figures import figures, measured, milliseconds, sci, spread
+from visualizer.panels.run_saved import draw_saved
 from visualizer.theme import Theme
 
 MAX_COMPACT: Final = 4
@@ -37,7 +38,9 @@ class Page:
         self.maps: list[ErrorMap] = []
         self._cell = cell
         area = QRect(0, 0, size.width(), size.height())
-        if run.phase == "running":
+        if run.saved is not None:
+            draw_saved(self.sheet, area, run.saved, theme)
+        elif run.phase == "running":
             self._running(area)
         elif run.phase in ("failed", "cancelled"):
             self._stopped(area)

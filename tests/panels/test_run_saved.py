@@ -1,0 +1,105 @@
+"""A saved benchmark: read whole, the nearest shape found, and what is none refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import assets
+from kernel.bench_saved import MAX_BYTES, SavedError, read_saved
+from kernel.problem import Problem
+from visualizer import theme as themes
+from visualizer.frame import Frame, RunView
+from visualizer.panels.run import RunPanel
+from visualizer.saved import saved_view
+
+H200 = assets.path("benchmarks/h200.json")
+DATA = json.loads(Path(H200).read_text(encoding="utf-8"))
+BENCH = read_saved(Path(H200))
+
+
+@given(st.integers(0, len(DATA["cells"]) - 1))
+def test_every_forward_cell_is_what_the_file_says(at: int) -> None:
+    cell = DATA["cells"][at]
+    if cell["direction"] != "forward":
+        return
+    n = cell["seqlen"]
+    problem = Problem(seqlen_q=n, seqlen_k=n, head_dim=cell["head_dim"], causal=cell["causal"], dtype="float16")
+    view = saved_view(BENCH, problem)
+    timing = view.times[[t.name for t in view.times].index(cell["name"])]
+    assert view.is_same and view.gpu == "NVIDIA H200" and f"batch {cell['batch']}, heads {cell['heads']}" in view.shape
+    assert (timing.ms == cell["ms"]) if cell["ms"] else math.isnan(timing.ms)
+
+
+def test_ratios_are_against_cudnn_and_the_nearest_shape_says_that_it_is_not_the_same() -> None:
+    view = saved_view(BENCH, Problem(seqlen_q=3000, seqlen_k=3000, head_dim=100, causal=True, dtype="float16"))
+    assert not view.is_same and view.shape.startswith(
+        "head_dim 128, causal, seqlen 4,096"
+    )  # as ratios, nearer than 2,048
+    by_name = dict(zip([t.name for t in view.times], view.ratios, strict=True))
+    times = {t.name: t.ms for t in view.times}
+    assert by_name["SDPA cuDNN"] == 1.0
+    assert by_name["hopper"] == pytest.approx(times["SDPA cuDNN"] / times["hopper"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "not valid JSON"),
+        (Path(H200).read_bytes()[:5000], "cut off"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"\xff\xfe\x00", "not valid JSON"),
+        (b"[]", "not a saved kernel benchmark"),
+        (b'{"flashscope": 1}', "not a saved kernel benchmark"),
+        (json.dumps(DATA | {"format": 2}).encode(), "update FlashScope"),
+        (json.dumps({k: v for k, v in DATA.items() if k != "machine"}).encode(), "lacks 'machine'"),
+        (json.dumps(DATA | {"cells": []}).encode(), "no forward time"),
+        (json.dumps(DATA | {"cells": [1]}).encode(), "cannot be shown"),
+        (json.dumps(DATA | {"cells": [DATA["cells"][0] | {"ms": -1}]}).encode(), '"ms" is -1'),
+        (json.dumps(DATA | {"cells": [DATA["cells"][0] | {"ms": math.nan}]}).encode(), '"ms" is nan'),
+        (json.dumps(DATA | {"cells": [DATA["cells"][0]] * 50}).encode(), "candidates"),
+        (b" " * (MAX_BYTES + 1), "larger than 8 MiB"),
+    ],
+)
+def test_what_is_no_benchmark_is_refused_in_one_sentence(raw: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_bytes(raw)
+    with pytest.raises(SavedError) as refused:
+        read_saved(path)
+    text = str(refused.value)
+    assert says in text and text.startswith("odd.json") and "\n" not in text and len(text) < 250
+
+
+def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.json"):
+        with pytest.raises(SavedError, match="cannot be opened"):
+            read_saved(path)
+
+
+@pytest.mark.parametrize("look", ["dark", "light"])
+@pytest.mark.parametrize("size", [(430, 235), (480, 480), (900, 600)])
+def test_the_panel_says_whose_the_times_are_and_nothing_overlaps(qtbot, look, size) -> None:
+    themes.load_fonts()
+    panel = RunPanel(themes.theme(look, 1.0))
+    qtbot.addWidget(panel)
+    panel.resize(*size)
+    panel.show()
+    problem = Problem(seqlen_q=4096, seqlen_k=4096, head_dim=128, causal=True, dtype="float16")
+    view = saved_view(BENCH, problem)
+    panel.show_frame(Frame(problem=problem, run=RunView(saved=view)))
+    texts = panel.canvas.sheet.texts
+    shown = [t.text for t in texts]
+    assert panel.caption_label.text() == "saved measurement"
+    assert "NVIDIA H200, 2026-11-30: from a file, not a run made here" in shown
+    assert {t.name for t in view.times} <= set(shown)
+    assert any(text.split() == ["472", "1.00", "×"] for text in shown)
+    for one, other in combinations(texts, 2):
+        assert not one.rect.intersects(other.rect), (one.text, other.text)
+    assert all(t.text == t.whole for t in texts)
+    assert all(panel.canvas.rect().contains(t.rect) for t in texts)

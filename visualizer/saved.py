@@ -1,0 +1,31 @@
+"""A saved benchmark as the run panel shows it: the shape nearest to a problem, and each candidate against cuDNN."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from kernel.bench_saved import SavedBench
+from kernel.problem import Problem
+from visualizer.frame import SavedView
+
+YARDSTICK: Final = "SDPA cuDNN"
+
+
+def saved_view(bench: SavedBench, problem: Problem) -> SavedView:
+    """What of `bench` is shown for `problem`; a ratio is NaN where it or cuDNN has no time."""
+    shape, is_same = bench.nearest(problem)
+    times = bench.shapes[shape]
+    base = next((t.ms for t in times if t.name == YARDSTICK), math.nan)
+    mask = "causal" if shape.causal else "full"
+    return SavedView(
+        file=bench.file,
+        gpu=bench.gpu,
+        date=bench.date,
+        versions=bench.versions,
+        card=bench.card,
+        shape=f"head_dim {shape.head_dim}, {mask}, seqlen {shape.seqlen:,}, batch {shape.batch}, heads {shape.heads}",
+        is_same=is_same,
+        times=times,
+        ratios=tuple(base / t.ms for t in times),
+    )
