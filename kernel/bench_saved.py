@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from kernel.results import MAX_TIMES, Timing, words
 MAX_BYTES: Final = 8 << 20
 MAX_CELLS: Final = 20_000
 MAX_FIELD: Final = 1 << 40
+MARK: Final = re.compile(rb'"kind"\s*:\s*"' + KIND.encode() + rb'"')
 SIZES: Final = ("seqlen", "batch", "heads")
 
 
@@ -87,6 +89,15 @@ def read_saved(path: Path) -> SavedBench:
         raise SavedError(f"{name} cannot be shown: it lacks {error}; save the benchmark again.") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise SavedError(f"{name} cannot be shown: {words(str(error))[:120]}; save the benchmark again.") from error
+
+
+def says_it_is_saved(path: Path) -> bool:
+    """Whether a file calls itself a saved benchmark, even if it cannot be read as one."""
+    try:
+        with open_plain(path) as file:
+            return MARK.search(file.read(MAX_BYTES) or b"") is not None
+    except OSError:
+        return False
 
 
 def _parsed(name: str, data: dict[str, Any]) -> SavedBench:

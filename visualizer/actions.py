@@ -202,6 +202,10 @@ ACTIONS: Final = (
         "Run the real kernel on this problem, check it and time it", lambda w: not _is_running(w),
     ),
     Action("kernel.cancel", "Cancel the run", lambda w: w.controller.cancel(), (), "&Kernel", 0, enabled=_is_running),
+    Action(
+        "kernel.close_saved", "Close the saved benchmark", lambda w: w.controller.runs.show_saved(None), (), "&Kernel",
+        0, "Show this machine's run again", lambda w: w.controller.runs.view.saved is not None,
+    ),
     *_view(),
     Action("help.palette", "Find anything to do…", lambda w: w.show_palette(), ("Ctrl+K",), "&Help", 0),
     Action("help.keys", "Keys", lambda w: w.show_keys(), ("?",), "&Help", 0),

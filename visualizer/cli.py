@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=help, description=about, formatter_class=raw, allow_abbrev=False)
 
     one = command("open", "the window (also without a command)", "Opens the window, on a file or as it was left.")
-    one.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a session, or tensors (.npz, .safetensors)")
+    one.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a session, tensors, or a saved benchmark")
     _add_worker(one)
     one.add_argument("--theme", choices=("dark", "light"), help="the look; it is remembered")
     add_problem_options(one, session=False)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from kernel.bench_saved import SavedError, read_saved, says_it_is_saved
 from kernel.inputs import file_problem
 from kernel.problem import Problem, ProblemError
 from visualizer import moves
@@ -199,18 +200,31 @@ class Controller(QObject):
         self.go_to(preset.state)
 
     def open_file(self, path: Path) -> bool:
-        """Opens a session, or the tensors in a .npz or .safetensors file; False, with a sentence, when it cannot be."""
+        """Opens a session, tensors (.npz, .safetensors) or a saved benchmark; False, with a sentence, if it cannot.
+
+        A benchmark is shown in the run panel; the State stays as it is.
+        """
         try:
             if path.suffix.lower() in TENSOR_SUFFIXES:
                 return self.go_to(self.state.change(problem=file_problem(str(path), self.state.problem)))
             state = load(path)
         except (StateError, ProblemError) as error:
+            if isinstance(error, StateError) and says_it_is_saved(path):
+                return self._open_saved(path)
             self.said.emit(str(error))
             return False
         if not self.go_to(state):
             return False
         self.session, self.saved = path, self.state
         self.state_changed.emit()
+        return True
+
+    def _open_saved(self, path: Path) -> bool:
+        try:
+            self.runs.show_saved(read_saved(path))
+        except SavedError as error:
+            self.said.emit(str(error))
+            return False
         return True
 
     def save_file(self, path: Path) -> bool:

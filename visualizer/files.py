@@ -16,7 +16,7 @@ from visualizer.state import State, StateError, load, save
 
 SUFFIX: Final = ".flashscope.json"
 AUTOSAVE_MS: Final = 20_000
-OPEN_FILTER: Final = "Sessions and tensors (*.json *.npz *.safetensors);;All files (*)"
+OPEN_FILTER: Final = "Sessions, tensors and saved benchmarks (*.json *.npz *.safetensors);;All files (*)"
 SAVE_FILTER: Final = f"Sessions (*{SUFFIX});;All files (*)"
 
 
@@ -74,7 +74,9 @@ class Files(QObject):
         """Opens the first file of a drop."""
         paths = dropped_paths(data)
         if not paths:
-            self.said.emit("Only files can be dropped here: a session (.json), or tensors (.npz or .safetensors).")
+            self.said.emit(
+                "Only files can be dropped here: a session or saved benchmark (.json), or tensors (.npz or .safetensors)."
+            )
         elif paths[0].suffix.lower() not in (".json", *TENSOR_SUFFIXES):
             self.said.emit(
                 f"{paths[0].name} is neither a session (.json) nor tensors (.npz or .safetensors); drop one of these."

@@ -7,10 +7,12 @@ from typing import Any, Final, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
+from kernel.bench_saved import SavedBench
 from kernel.inputs import Inputs
 from kernel.problem import Problem
 from kernel.results import Hello, RunResult
 from visualizer.frame import RunView
+from visualizer.saved import saved_view
 
 STARTING: Final = "worker starting …"
 STOPPED: Final = "worker stopped; the next run starts it"
@@ -44,6 +46,7 @@ class Runs(QObject):
         super().__init__(parent)
         self.view = RunView(worker="worker not started")
         self._problem = problem
+        self._saved: SavedBench | None = None
         self._ran: Problem | None = None
         self._asked: Problem | None = None
         self._number: int | None = None
@@ -72,6 +75,13 @@ class Runs(QObject):
         stale = self._is_stale
         if stale != self.view.stale:
             self.view = replace(self.view, stale=stale)
+        if self._saved is not None:
+            self.view = replace(self.view, saved=saved_view(self._saved, problem))
+
+    def show_saved(self, saved: SavedBench | None) -> None:
+        """Shows a benchmark from a file instead of this machine's run, or with None that run again."""
+        self._saved = saved
+        self._set(saved=None if saved is None else saved_view(saved, self._problem))
 
     def start(self, problem: Problem, inputs: Inputs | None = None) -> None:
         """Runs the kernel on `problem`; a run that is on its way is given up."""
@@ -80,8 +90,8 @@ class Runs(QObject):
             return
         self._asked = problem
         self._number = self._worker.run(problem, inputs)
-        self._stage = "starting"
-        self._set(phase="running", stage=self._stage, fraction=None, message="")
+        self._stage, self._saved = "starting", None
+        self._set(saved=None, phase="running", stage=self._stage, fraction=None, message="")
 
     def cancel(self) -> None:
         """Kills the run that is on its way; the result of an earlier one stays."""

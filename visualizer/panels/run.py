@@ -88,7 +88,7 @@ class RunPanel(Panel):
 
     def _goal(self) -> Tiling | None:
         """The tiling that the map's cells belong to, when they can be gone to."""
-        frame, result = self.frame, self.run.result
+        frame, result = self.frame, None if self.run.saved is not None else self.run.result
         if frame is None or result is None or self.run.stale or self.run.phase == "running":
             return None
         tiling = Tiling(frame.problem)
