@@ -75,7 +75,7 @@ class Files(QObject):
         paths = dropped_paths(data)
         if not paths:
             self.said.emit(
-                "Only files can be dropped here: a session or saved benchmark (.json), or tensors (.npz or .safetensors)."
+                "Only files can be dropped here: a session or benchmark (.json), or tensors (.npz or .safetensors)."
             )
         elif paths[0].suffix.lower() not in (".json", *TENSOR_SUFFIXES):
             self.said.emit(
