@@ -183,7 +183,10 @@ def _take_away() -> list[Action]:
 
 
 ACTIONS: Final = (
-    Action("file.open", "Open…", lambda w: w.files.ask_open(), ("Ctrl+O",), "&File", 0, "A session, or tensors"),
+    Action(
+        "file.open", "Open…", lambda w: w.files.ask_open(), ("Ctrl+O",), "&File", 0,
+        "A session, tensors, or a saved benchmark",
+    ),
     Action("file.save", "Save", lambda w: w.files.save(), ("Ctrl+S",), "&File", 1),
     Action("file.save_as", "Save as…", lambda w: w.files.ask_save(), ("Ctrl+Shift+S",), "&File", 1),
     *_take_away(),
@@ -203,8 +206,8 @@ ACTIONS: Final = (
     ),
     Action("kernel.cancel", "Cancel the run", lambda w: w.controller.cancel(), (), "&Kernel", 0, enabled=_is_running),
     Action(
-        "kernel.close_saved", "Close the saved benchmark", lambda w: w.controller.runs.show_saved(None), (), "&Kernel",
-        0, "Show this machine's run again", lambda w: w.controller.runs.view.saved is not None,
+        "kernel.close_saved", "Close the saved benchmark", lambda w: w.controller.change(bench=None), (), "&Kernel",
+        0, "Show this machine's run again", lambda w: w.controller.state.bench is not None,
     ),
     *_view(),
     Action("help.palette", "Find anything to do…", lambda w: w.show_palette(), ("Ctrl+K",), "&Help", 0),

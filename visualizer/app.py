@@ -78,7 +78,7 @@ def make_window(settings: Settings, file: Path | None = None, state: State | Non
     if state is None and file is None and kept is not None and settings.session is not None:
         controller.belongs_to(settings.session)
     window = Window(controller, settings)
-    if complaint:
+    if complaint := complaint or controller.trouble:
         window.say(complaint)
     if file is not None:
         window.files.open(file)

@@ -216,7 +216,8 @@ def _render(args: argparse.Namespace) -> int:
         raise UsageError("Name one panel, or give --all.")
     if args.all and args.size is not None:
         raise UsageError("With --all every panel has its own size; leave --size out.")
-    if args.bench is not None and (args.run or args.panel not in ("run", "window", None)):
+    panel: str | None = args.panel
+    if args.bench is not None and (args.run or panel not in ("run", "window", None)):
         raise UsageError("--bench is for the run panel, the window or --all, and without --run.")
     state = state_of(args)
     if args.step is not None:
@@ -246,15 +247,17 @@ def _render(args: argparse.Namespace) -> int:
             from visualizer.stable import stable
 
             run = stable(run)
-    if args.bench is not None:
-        from kernel.bench_saved import SavedError, read_saved
-        from visualizer.frame import RunView
-        from visualizer.saved import saved_view
+    bench = args.bench or (None if args.run or panel not in ("run", "window", None) else state.bench)
+    if bench is not None:
+        from kernel.bench_saved import SavedError
+        from visualizer.saved import saved_run
 
         try:
-            run = RunView(saved=saved_view(read_saved(args.bench), problem))
+            run = saved_run(bench, problem)
         except SavedError as error:
-            raise UsageError(str(error)) from error
+            if args.bench is not None:
+                raise UsageError(str(error)) from error
+            print(f"Drawn without the session's saved benchmark: {error}", file=sys.stderr)
     try:
         if args.all:
             render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)

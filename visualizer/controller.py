@@ -10,13 +10,14 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from kernel.bench_saved import SavedError, read_saved, says_it_is_saved
 from kernel.inputs import file_problem
+from kernel.plain_file import shown_name
 from kernel.problem import Problem, ProblemError
 from visualizer import moves
 from visualizer.past import Past
 from visualizer.presets import Preset
 from visualizer.resolve import resolve, resolve_place
 from visualizer.runs import Runs
-from visualizer.state import OPENING, State, StateError, load, save
+from visualizer.state import OPENING, NoSession, State, StateError, load, save
 from visualizer.tape import Tape
 
 FILL_SECONDS: Final = 0.006
@@ -35,7 +36,8 @@ class Controller(QObject):
     """State in, Frame out; undo, sessions, and the kernel's runs.
 
     `refused` carries the problem field to blame and one sentence, `said` a sentence on anything else; both leave what
-    was shown as it was. Only the constructor raises ProblemError, when the first state's problem cannot be.
+    was shown as it was. `trouble` is why the State's benchmark is not shown, or "". Only the constructor raises
+    ProblemError, when the first state's problem cannot be.
     """
 
     frame = Signal(object)
@@ -53,6 +55,7 @@ class Controller(QObject):
         self.saved = self.state
         self.past = Past()
         self.runs = Runs(state.problem, self)
+        self._read_bench()
         self.runs.changed.connect(self._run_changed)
         self.runs.said.connect(self.said)
         self.is_playing = False
@@ -83,6 +86,10 @@ class Controller(QObject):
             return False
         return True
 
+    def visit(self, state: State) -> bool:
+        """Goes to a preset's or lesson's State; a benchmark that is open stays, and shows what fits there."""
+        return self.go_to(state.change(bench=self.state.bench))
+
     def _take(self, state: State, remember: bool = True, carry: bool = False) -> None:
         """Makes `state` the State and shows it, or raises ProblemError and leaves everything as it was.
 
@@ -103,6 +110,8 @@ class Controller(QObject):
             self.runs.show_problem(state.problem)
             self.problem_changed.emit(state.problem)
             self._timer.start()
+        if self.state.bench != before.bench:
+            self._read_bench()
         self._busy_until = time.monotonic() + QUIET_SECONDS
         if self.state != before:
             self.refresh()
@@ -197,13 +206,14 @@ class Controller(QObject):
             self.go_to(state, remember=False)
 
     def open_preset(self, preset: Preset) -> None:
-        self.go_to(preset.state)
+        self.visit(preset.state)
 
     def open_file(self, path: Path) -> bool:
         """Opens a session, tensors (.npz, .safetensors) or a saved benchmark; False, with a sentence, if it cannot.
 
-        A benchmark is shown in the run panel; the State stays as it is.
+        A benchmark is shown in the run panel, beside the rest of what is there.
         """
+        self.trouble = ""
         try:
             if path.suffix.lower() in TENSOR_SUFFIXES:
                 return self.go_to(self.state.change(problem=file_problem(str(path), self.state.problem)))
@@ -211,21 +221,41 @@ class Controller(QObject):
         except (StateError, ProblemError) as error:
             if isinstance(error, StateError) and says_it_is_saved(path):
                 return self._open_saved(path)
-            self.said.emit(str(error))
+            if isinstance(error, NoSession):
+                kinds = 'a session nor a saved result of "flashscope bench kernel --json"'
+                self.said.emit(f"{shown_name(path)} is neither {kinds}; it may be cut off, or from a newer FlashScope.")
+            else:
+                self.said.emit(str(error))
             return False
+        was_open = state.bench is not None and state.bench == self.state.bench
         if not self.go_to(state):
             return False
+        if was_open:
+            self._read_bench()  # the file may have changed since
         self.session, self.saved = path, self.state
         self.state_changed.emit()
         return True
 
     def _open_saved(self, path: Path) -> bool:
         try:
-            self.runs.show_saved(read_saved(path))
+            saved = read_saved(path)
         except SavedError as error:
             self.said.emit(str(error))
             return False
+        self.change(bench=str(path.absolute()))
+        self.runs.show_saved(saved)  # also where this file was open before, and has changed since
         return True
+
+    def _read_bench(self) -> None:
+        """Shows the State's benchmark; where it cannot be read, says so, and the State keeps its place."""
+        self.trouble, saved = "", None
+        if self.state.bench is not None:
+            try:
+                saved = read_saved(Path(self.state.bench))
+            except SavedError as error:
+                self.trouble = f"Shown without the saved benchmark: {error}"
+                self.said.emit(self.trouble)
+        self.runs.show_saved(saved)
 
     def save_file(self, path: Path) -> bool:
         """Writes the session; False, with a sentence emitted, when it cannot be written."""
@@ -245,6 +275,8 @@ class Controller(QObject):
 
     def run_kernel(self) -> None:
         self.runs.start(self.state.problem, self.tape.inputs)
+        if self.runs.is_running:
+            self.change(bench=None)
 
     def cancel(self) -> None:
         self.runs.cancel()

@@ -8,6 +8,7 @@ from typing import Final
 from PySide6.QtCore import QMimeData, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
+from kernel.bench_saved import says_it_is_saved
 from kernel.plain_file import is_there
 from visualizer.controller import TENSOR_SUFFIXES, Controller
 from visualizer.dialogs import ask_open, ask_save
@@ -21,7 +22,7 @@ SAVE_FILTER: Final = f"Sessions (*{SUFFIX});;All files (*)"
 
 
 class Files(QObject):
-    """What File > Open and Save do. `said` carries a sentence on what could not be done, and "" when a file opened."""
+    """What File > Open and Save do. `said` carries a sentence on what could not be done, or "" when a file opened."""
 
     said = Signal(str)
 
@@ -34,13 +35,13 @@ class Files(QObject):
         self._timer.start(AUTOSAVE_MS)
 
     def open(self, path: Path) -> bool:
-        """Opens a session or a tensor file, and remembers it."""
+        """Opens a session, a tensor file or a saved benchmark, and remembers it."""
         path = path.absolute()
         if not self._controller.open_file(path):
             if not is_there(path):
                 self._settings.drop_recent(path)
             return False
-        self.said.emit("")  # what was said of another file is over
+        self.said.emit(self._controller.trouble)  # what was said of another file is over
         self._settings.add_recent(path)
         self._settings.session = self._controller.session
         return True
@@ -77,10 +78,9 @@ class Files(QObject):
             self.said.emit(
                 "Only files can be dropped here: a session or benchmark (.json), or tensors (.npz or .safetensors)."
             )
-        elif paths[0].suffix.lower() not in (".json", *TENSOR_SUFFIXES):
-            self.said.emit(
-                f"{paths[0].name} is neither a session (.json) nor tensors (.npz or .safetensors); drop one of these."
-            )
+        elif paths[0].suffix.lower() not in (".json", *TENSOR_SUFFIXES) and not says_it_is_saved(paths[0]):
+            kinds = "a session or benchmark (.json) nor tensors (.npz or .safetensors)"
+            self.said.emit(f"{paths[0].name} is neither {kinds}; drop one of these.")
         else:
             self.open(paths[0])
 

@@ -39,6 +39,7 @@ def main() -> None:
 def _answer(app: Any, request: dict[str, Any], scale: float) -> dict[str, str]:
     from PySide6.QtCore import qVersion
 
+    from kernel.bench_saved import SavedError
     from kernel.problem import ProblemError
     from visualizer.options import UsageError
     from visualizer.render import RenderError
@@ -46,7 +47,7 @@ def _answer(app: Any, request: dict[str, Any], scale: float) -> dict[str, str]:
 
     try:
         _draw(app, request, scale)
-    except (RequestError, ProblemError, StateError, UsageError, RenderError) as error:
+    except (RequestError, ProblemError, SavedError, StateError, UsageError, RenderError) as error:
         return {"error": str(error)}
     return {"qt": qVersion()}
 
@@ -54,12 +55,15 @@ def _answer(app: Any, request: dict[str, Any], scale: float) -> dict[str, str]:
 def _draw(app: Any, request: dict[str, Any], scale: float) -> None:
     from visualizer.frame import RunView
     from visualizer.render import WHAT, RenderError, natural_size, picture, write
+    from visualizer.saved import saved_run
 
     what = request["panel"]
     if what not in WHAT:
         raise RenderError(f"There is no panel {what!r}; choose {', '.join(WHAT[:-1])} or {WHAT[-1]}.")
     state = _placed(_state(request), request)
     run = RunView()
+    if state.bench is not None and what in ("run", "window"):
+        run = saved_run(state.bench, state.problem)
     if request["outputs"] is not None:
         result = _graded(state.problem, Path(request["outputs"]), request["lse_unit"])
         run = RunView(phase="done", message=result.sentence, worker="outputs of a test", result=result)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Final
 
-from kernel.bench_saved import SavedBench
+from kernel.bench_saved import SavedBench, read_saved
 from kernel.problem import Problem
-from visualizer.frame import SavedView
+from visualizer.frame import RunView, SavedView
 
 YARDSTICK: Final = "SDPA cuDNN"
 
@@ -29,3 +30,8 @@ def saved_view(bench: SavedBench, problem: Problem) -> SavedView:
         times=times,
         ratios=tuple(base / t.ms for t in times),
     )
+
+
+def saved_run(path: str | Path, problem: Problem) -> RunView:
+    """The run panel's view of a benchmark in a file, without a window. Raises SavedError."""
+    return RunView(saved=saved_view(read_saved(Path(path)), problem))

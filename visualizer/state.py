@@ -21,12 +21,17 @@ class StateError(ValueError):
     """A session that cannot be opened; one sentence for the person."""
 
 
+class NoSession(StateError):
+    """The file is not a session at all, or of another format."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """The problem, the position on its tape, the selected row of the block, and the view options.
 
     `step` is an index of the tape: the step that has just run. `row` counts within the block. `matrix` is what the
-    chip shows between q and acc: scores, probabilities, or whichever the step has just written.
+    chip shows between q and acc: scores, probabilities, or whichever the step has just written. `bench` is
+    the path of a saved benchmark, which the run panel shows instead of this machine's run.
     """
 
     problem: Problem = field(default_factory=Problem)
@@ -34,6 +39,7 @@ class State:
     row: int = 0
     lse_unit: str = "log2"
     matrix: str = "auto"
+    bench: str | None = None
 
     def change(self, **values: Any) -> State:
         """This state with some fields changed; fields of Problem are named directly."""
@@ -46,8 +52,11 @@ OPENING: Final = State(step=0, row=17)
 
 
 def to_json(state: State) -> str:
-    """The session file's text."""
-    return json.dumps({"flashscope": FORMAT, **asdict(state)}, indent=2, allow_nan=False) + "\n"
+    """The session file's text; it names a benchmark only where there is one."""
+    data = {"flashscope": FORMAT, **asdict(state)}
+    if state.bench is None:
+        del data["bench"]
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def from_json(text: str) -> State:
@@ -55,9 +64,9 @@ def from_json(text: str) -> State:
     try:
         data = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise StateError("The session is not valid JSON; it may be cut off. Open another, or save it again.") from error
+        raise NoSession("The session is not valid JSON; it may be cut off. Open another, or save it again.") from error
     if not isinstance(data, dict) or data.get("flashscope") != FORMAT:
-        raise StateError(f'The file is not a FlashScope session (it lacks "flashscope": {FORMAT}).')
+        raise NoSession(f'The file is not a FlashScope session (it lacks "flashscope": {FORMAT}).')
     data.pop("flashscope")
     problem = data.pop("problem", {})
     if not isinstance(problem, dict):
@@ -72,6 +81,8 @@ def from_json(text: str) -> State:
         value = getattr(state, name)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
             raise StateError(f"{name} in the session is {shown(value)}; it must be a whole number from 0.")
+    if not isinstance(state.bench, str | None):
+        raise StateError(f"bench in the session is {shown(state.bench)}; it must be a file's path, or null.")
     for name, choices in (("lse_unit", LSE_UNITS), ("matrix", MATRICES)):
         if getattr(state, name) not in choices:
             raise StateError(f"{name} in the session is {shown(getattr(state, name))}; choose {' or '.join(choices)}.")
@@ -81,7 +92,7 @@ def from_json(text: str) -> State:
 def load(path: Path) -> State:
     """The state in a session file. Raises StateError; reads at most 1 MiB.
 
-    A path of tensors in it that is not absolute is taken from the session's folder.
+    A path of tensors or a benchmark in it that is not absolute is taken from the session's folder.
     """
     name = shown_name(path)
     try:
@@ -90,30 +101,39 @@ def load(path: Path) -> State:
     except OSError as error:
         raise StateError(f"{name} cannot be opened: {error.strerror or error}.") from error
     if len(raw) > MAX_BYTES:
-        raise StateError(f"{name} is larger than 1 MiB, so it is not a FlashScope session.")
+        raise NoSession(f"{name} is larger than 1 MiB, so it is not a FlashScope session.")
     try:
         state = from_json(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise StateError(f"{name} is not text, so it is not a FlashScope session.") from error
+        raise NoSession(f"{name} is not text, so it is not a FlashScope session.") from error
     except StateError as error:
-        raise StateError(f"{name}: {error}") from error
-    inputs = state.problem.inputs
-    return state if inputs is None else state.change(inputs=os.path.join(os.path.abspath(path.parent), inputs))
+        raise type(error)(f"{name}: {error}") from error
+    folder, inputs, bench = os.path.abspath(path.parent), state.problem.inputs, state.bench
+    if inputs is not None:
+        state = state.change(inputs=os.path.join(folder, inputs))
+    return state if bench is None else state.change(bench=os.path.join(folder, bench))
 
 
 def save(state: State, path: Path) -> None:
     """Writes the session whole or not at all. Raises StateError.
 
-    Tensors beside the session, or in a folder below, are named from there, so that both can be moved together.
+    Tensors or a benchmark beside the session, or in a folder below, are named from there, so that both can be moved
+    together.
     """
+    folder = os.path.abspath(path.parent)
     if state.problem.inputs is not None:
-        inputs, folder = os.path.abspath(state.problem.inputs), os.path.abspath(path.parent)
-        beside = Path(inputs).is_relative_to(folder)
-        state = state.change(inputs=Path(inputs).relative_to(folder).as_posix() if beside else inputs)
+        state = state.change(inputs=_named_from(folder, state.problem.inputs))
+    if state.bench is not None:
+        state = state.change(bench=_named_from(folder, state.bench))
     try:
         write_whole(path, to_json(state).encode("utf-8"))
     except OSError as error:
         raise StateError(f"{shown_path(path)} cannot be written: {error.strerror or error}.") from error
+
+
+def _named_from(folder: str, path: str) -> str:
+    whole = Path(os.path.abspath(path))
+    return whole.relative_to(folder).as_posix() if whole.is_relative_to(folder) else str(whole)
 
 
 def _known(data: dict[str, Any], names: tuple[str, ...] | list[str], what: str) -> None:

@@ -118,7 +118,7 @@ class Window(QMainWindow):
         self.files.said.connect(self.say)
         self.lesson_bar.go_to.connect(self._show_stop)
         bar.problem_changed.connect(lambda fields: c.change(**fields))
-        bar.preset_chosen.connect(c.go_to)
+        bar.preset_chosen.connect(c.visit)
         bar.run_requested.connect(c.run_kernel)
         bar.cancel_requested.connect(c.cancel)
         for name, panel in self.panels.items():
@@ -230,7 +230,7 @@ class Window(QMainWindow):
 
     def _show_stop(self, state: State) -> None:
         self.playback.pause()
-        self.controller.go_to(state)
+        self.controller.visit(state)
         QTimer.singleShot(0, self, self.dress.keep_on_screen)  # once the words have their place
 
     # help and palette

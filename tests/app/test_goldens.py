@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import assets
 from visualizer.render import PANEL_CLASSES
+from visualizer.state import OPENING, save
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parents[1] / "goldens"
@@ -48,6 +50,14 @@ def test_outputs_of_a_kernel(theme: str, outputs, panel_snapshot) -> None:
     panel_snapshot("lse", f"outputs-lse-{theme}", **outputs, theme=theme, size=(460, 300), head=1)
 
 
+@pytest.mark.parametrize("theme", THEMES)
+def test_saved_benchmark(theme: str, panel_snapshot, tmp_path: Path) -> None:
+    """A benchmark of another machine, at the shape nearest to the problem."""
+    session = tmp_path / "session.json"
+    save(OPENING.change(bench=str(assets.path("benchmarks/h200.json"))), session)
+    panel_snapshot("run", f"saved-run-{theme}", session=session, theme=theme, size=(440, 300), seqlen=900)
+
+
 @pytest.fixture(scope="module")
 def outputs() -> dict:
     """Exact attention, rounded, but for an error of 0.004 in the second head's last rows."""
@@ -70,6 +80,7 @@ def outputs() -> dict:
 def test_every_golden_belongs_to_a_test() -> None:
     names = {f"{panel}-{theme}" for panel in (*PANEL_CLASSES, "window") for theme in THEMES}
     names |= {f"outputs-{panel}-{theme}" for panel in ("run", "lse") for theme in THEMES}
+    names |= {f"saved-run-{theme}" for theme in THEMES}
     assert {path.stem for path in GOLDENS.glob("*.png")} == names
 
 

@@ -17,6 +17,7 @@ from kernel.problem import Problem
 from visualizer import theme as themes
 from visualizer.frame import Frame, RunView
 from visualizer.panels.run import RunPanel
+from visualizer.panels.run_figures import measured
 from visualizer.saved import saved_view
 
 H200 = assets.path("benchmarks/h200.json")
@@ -83,21 +84,27 @@ def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("look", ["dark", "light"])
-@pytest.mark.parametrize("size", [(430, 235), (480, 480), (900, 600)])
-def test_the_panel_says_whose_the_times_are_and_nothing_overlaps(qtbot, look, size) -> None:
+@pytest.mark.parametrize(("size", "zoom"), [((430, 235), 1), ((440, 480), 1), ((900, 600), 1), ((900, 600), 1.5)])
+@pytest.mark.parametrize("length", [4096, 3000])
+def test_the_panel_says_whose_the_times_are_and_nothing_overlaps(qtbot, look, size, zoom, length) -> None:
     themes.load_fonts()
-    panel = RunPanel(themes.theme(look, 1.0))
+    panel = RunPanel(themes.theme(look, zoom))
     qtbot.addWidget(panel)
     panel.resize(*size)
     panel.show()
-    problem = Problem(seqlen_q=4096, seqlen_k=4096, head_dim=128, causal=True, dtype="float16")
+    problem = Problem(seqlen_q=length, seqlen_k=length, head_dim=128, causal=True, dtype="float16")
     view = saved_view(BENCH, problem)
     panel.show_frame(Frame(problem=problem, run=RunView(saved=view)))
     texts = panel.canvas.sheet.texts
     shown = [t.text for t in texts]
     assert panel.caption_label.text() == "saved measurement"
     assert "NVIDIA H200, 2026-11-30: from a file, not a run made here" in shown
+    assert panel.close_button.isVisible() and ("nearest to yours" in " ".join(shown)) is not view.is_same
     assert {t.name for t in view.times} <= set(shown)
+    bars = [shape.rect.width() for shape in panel.canvas.sheet.shapes if not shape.width]
+    speeds = [t.tflops for t in view.times if measured(t)]
+    assert len(bars) == len(speeds)
+    assert [bar / bars[0] for bar in bars] == pytest.approx([speed / speeds[0] for speed in speeds], rel=1e-3)
     assert any(text.split() == ["472", "1.00", "×"] for text in shown)
     for one, other in combinations(texts, 2):
         assert not one.rect.intersects(other.rect), (one.text, other.text)

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt
 from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QToolButton, QToolTip, QVBoxLayout, QWidget
 
 from kernel.results import RunResult
 from kernel.tiling import Tiling
@@ -46,6 +46,13 @@ class RunPanel(Panel):
         self.canvas.setAccessibleName("Kernel run")
         self.canvas.setMouseTracking(True)
         self.canvas.installEventFilter(self)
+        self.close_button = QToolButton()
+        self.close_button.setText("✕")
+        self.close_button.setAccessibleName("Close the saved benchmark")
+        self.close_button.setToolTip("Close the saved benchmark, and show this machine's run again")
+        self.close_button.clicked.connect(lambda: self.change.emit({"bench": None}))
+        self.close_button.hide()
+        self.header.addWidget(self.close_button)
         layout = QVBoxLayout(self.body)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.canvas)
@@ -65,6 +72,7 @@ class RunPanel(Panel):
     def _show_verdict(self) -> None:
         run, theme = self.run, self.theme
         text, color = "", theme.muted
+        self.close_button.setVisible(run.saved is not None)
         if run.saved is not None:
             text = "saved measurement"
         elif run.phase == "running":

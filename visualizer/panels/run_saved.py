@@ -21,7 +21,7 @@ def draw_saved(sheet: Sheet, area: QRect, saved: SavedView, theme: Theme) -> Non
     row = px(24) if area.height() >= px(420) else px(18)
     head = f"{saved.gpu}, {saved.date}: from a file, not a run made here"
     used = sheet.wrapped(area, head, theme.ui_font(13), theme.text) + px(2)
-    nearest = saved.shape if saved.is_same else f"Nearest shape: {saved.shape}"
+    nearest = saved.shape if saved.is_same else f"{saved.shape}: nearest to yours"
     used += sheet.wrapped(area.adjusted(0, used, 0, 0), nearest, small, theme.muted) + px(6)
     times = [(t, r) for t, r in zip(saved.times, saved.ratios, strict=True) if measured(t)]
     times = times[: max(0, (area.height() - used - px(14)) // row)]
@@ -47,9 +47,10 @@ def draw_saved(sheet: Sheet, area: QRect, saved: SavedView, theme: Theme) -> Non
         sheet.text(where, f"{timing.tflops:.0f}  {against}", code, ink, RIGHT)
         top += row
     unit = QRect(area.left(), top, area.width(), px(14))
-    sheet.text(unit, "TFLOP/s, median and spread · speed / cuDNN's", theme.ui_font(11), theme.muted, RIGHT)
+    sheet.text(unit, "forward TFLOP/s, median and spread · speed / cuDNN's", theme.ui_font(11), theme.muted, RIGHT)
     top += px(20)
-    for line in (saved.file, " · ".join(saved.versions), f"card at the end: {saved.card}" if saved.card else ""):
+    source = " · ".join((saved.file, *saved.versions))
+    for line in (source, f"card at the end: {saved.card}" if saved.card else ""):
         needed = len(wrap(line, metrics, area.width())) * metrics.height()
         if line and top + needed <= area.bottom() + 1:
             top += sheet.wrapped(QRect(area.left(), top, area.width(), needed), line, small, theme.muted) + px(2)
