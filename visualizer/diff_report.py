@@ -25,7 +25,10 @@ section, details { background: var(--card); border: 1px solid var(--line); borde
   margin: 1rem 0; }
 .three { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { color: var(--muted); font-size: .85rem; }
-img { max-width: 100%; border: 1px solid var(--line); }
+h2, p { overflow-wrap: anywhere; }
+summary { cursor: pointer; }
+figcaption { overflow-wrap: anywhere; }
+img { display: block; width: auto; height: auto; max-width: 100%; max-height: 80vh; border: 1px solid var(--line); }
 .none { border: 1px dashed var(--line); color: var(--muted); padding: 2rem 1rem; text-align: center; }
 @media (max-width: 50rem) { body { margin: 1rem; } .three { grid-template-columns: 1fr; } }
 """
@@ -50,7 +53,7 @@ def html(comparisons: Sequence[Comparison], before: str, after: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
         f'<h1 class="{"bad" if failures else "good"}">{escape(title)}</h1>',
-        f"<p>before: {escape(before)}<br>after: {escape(after)}</p>",
+        f"<p>A, before: {escape(before)}<br>B, after: {escape(after)}</p>",
         *(_failure(c) for c in failures),
     ]
     if same:
@@ -87,5 +90,5 @@ def _figure(name: str, picture: Image.Image | Path | None) -> str:
     raw = io.BytesIO()
     image.save(raw, "PNG")
     data = base64.b64encode(raw.getvalue()).decode("ascii")
-    tag = f'<img alt="{name}" width="{image.width}" height="{image.height}" style="height: auto"'
+    tag = f'<img alt="{name}" width="{image.width}" height="{image.height}"'
     return f'<figure>{tag} src="data:image/png;base64,{data}"><figcaption>{name}</figcaption></figure>'

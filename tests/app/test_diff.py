@@ -203,6 +203,14 @@ def test_the_report_needs_nothing_else_and_shows_failures_first(
     assert Report(path.read_text()).shown[0] == "All 4 pictures are the same."
 
 
+def test_the_report_says_which_side_is_a_and_which_b(tmp_path: Path) -> None:
+    found = diff.compare(Image.new("RGB", (2, 2)), Image.new("RGB", (2, 2), "red"), name="x" * 300)
+    text = diff_report.html([found], "old/ü", "new")
+    assert "A, before: old/ü" in text
+    assert "B, after: new" in text
+    assert "overflow-wrap: anywhere" in text  # a long name wraps instead of widening the page
+
+
 def test_names_in_the_report_are_text(tmp_path: Path) -> None:
     picture = Image.new("RGB", (2, 2))
     other = Image.new("RGB", (2, 2), "red")
