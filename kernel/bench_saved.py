@@ -73,11 +73,13 @@ def read_saved(path: Path) -> SavedBench:
     except OSError as error:
         raise SavedError(f"{name} cannot be opened: {error.strerror or error}.") from error
     if len(raw) > MAX_BYTES:
-        raise SavedError(f"{name} is larger than 8 MiB, so it is not a saved benchmark.")
+        raise SavedError(f"{name} is larger than 8 MiB, so it is no result of flashscope bench kernel --json.")
     try:
         data = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise SavedError(f"{name} is not valid JSON; it may be cut off, so save the benchmark again.") from error
+        raise SavedError(
+            f"{name} is not valid JSON; it may be cut off: give a whole result of flashscope bench kernel --json."
+        ) from error
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise SavedError(f'{name} is not a saved kernel benchmark (its "kind" is not "{KIND}").')
     if data.get("format") != FORMAT:
