@@ -39,7 +39,7 @@ PLAIN: Final = (Qt.BrushStyle.NoBrush, Qt.BrushStyle.SolidPattern)
 def svg(widget: QWidget, ground: QColor, size: tuple[int, int] | None = None) -> bytes:
     """A widget that is shown, on `ground`; `size` cuts it, or leaves room."""
     width, height = size or (widget.width(), widget.height())
-    device = Device(width, height)
+    device = Device(width, height, widget.devicePixelRatioF())
     with QPainter(device) as painter:
         widget.render(painter, QPoint(0, 0))
     title = escape(widget.accessibleName() or "FlashScope")
@@ -52,9 +52,9 @@ def svg(widget: QWidget, ground: QColor, size: tuple[int, int] | None = None) ->
 
 
 class Device(QPaintDevice):
-    """What a QPainter paints on, `width` x `height` pixels at 96 dpi."""
+    """What a QPainter paints on, `width` x `height` pixels at 96 dpi; `ratio` is that of the widgets' screen."""
 
-    def __init__(self, width: int, height: int) -> None:
+    def __init__(self, width: int, height: int, ratio: float = 1) -> None:
         super().__init__()
         self._metrics = {
             QPaintDevice.PaintDeviceMetric.PdmWidth: width,
@@ -66,7 +66,7 @@ class Device(QPaintDevice):
             QPaintDevice.PaintDeviceMetric.PdmDevicePixelRatio: 1,
             QPaintDevice.PaintDeviceMetric.PdmDevicePixelRatioScaled: int(QPaintDevice.devicePixelRatioFScale()),
         }
-        self.engine = Engine()
+        self.engine = Engine(ratio)
 
     def paintEngine(self) -> QPaintEngine:
         return self.engine
@@ -78,8 +78,9 @@ class Device(QPaintDevice):
 class Engine(QPaintEngine):
     """Writes what is painted as SVG elements, in the device's coordinates."""
 
-    def __init__(self) -> None:
+    def __init__(self, ratio: float = 1) -> None:
         super().__init__(QPaintEngine.PaintEngineFeature.AllFeatures)
+        self._ratio = ratio
         self.out: list[str] = []
         self.defs: list[str] = []
         self._ids: dict[Any, str] = {}
@@ -205,7 +206,8 @@ class Engine(QPaintEngine):
             self._put(f'<path d="{path_data(cut)}"{color_words("fill", pen.color())}/>')
 
     def _width(self, pen: QPen) -> float:
-        scale = 1.0 if pen.isCosmetic() else (abs(self._transform().determinant()) or 1.0) ** 0.5
+        # a cosmetic pen counts the screen's own pixels
+        scale = 1 / self._ratio if pen.isCosmetic() else (abs(self._transform().determinant()) or 1.0) ** 0.5
         return (pen.widthF() or 1.0) * scale
 
     def _pen(self, pen: QPen, width: float) -> str:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageChops
-from PySide6.QtGui import QImage, QPainter
+from PySide6.QtGui import QColor, QImage, QPainter, QPen
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication
 
@@ -28,6 +28,7 @@ from visualizer.resolve import resolve
 from visualizer.settle import settle
 from visualizer.stage import Stage
 from visualizer.state import State
+from visualizer.svg import Device
 from visualizer.tape import Tape
 
 ROOT = Path(__file__).parents[2]
@@ -196,6 +197,19 @@ def test_an_svg_looks_like_the_picture(what: str, look: theme.Theme, dressed: QA
     # no larger part is missing or stands elsewhere
     coarse = [x.resize((size[0] // 20, size[1] // 20), Image.Resampling.BOX) for x in (pil(image), picture)]
     assert max(high for _, high in ImageChops.difference(*coarse).getextrema()) < 60  # pyright: ignore[reportGeneralTypeIssues]
+
+
+@pytest.mark.parametrize("ratio", [1, 1.5, 2])
+@pytest.mark.parametrize("cosmetic", [True, False])
+def test_lines_of_an_svg_are_as_wide_on_every_screen(ratio: float, cosmetic: bool, dressed: QApplication) -> None:
+    """A cosmetic pen counts the screen's own pixels, any other the drawing's."""
+    device = Device(40, 40, ratio)
+    pen = QPen(QColor("red"), 3 * ratio if cosmetic else 3)
+    pen.setCosmetic(cosmetic)
+    with QPainter(device) as painter:
+        painter.setPen(pen)
+        painter.drawLine(5, 5, 30, 30)
+    assert 'stroke-width="3"' in "".join(device.engine.out)
 
 
 # numbers
