@@ -14,6 +14,7 @@ from kernel.problem import ProblemError
 from visualizer import picture_commands
 from visualizer.options import UsageError, add_problem_options, names_problem, size, state_of, whole
 
+LONG_SCORES: Final = 1 << 29  # of a head; from here on its L takes more than a few seconds
 PANELS: Final = ("tiles", "chip", "rows", "lse", "source", "run", "ledger", "transport")
 ABOUT: Final = """\
 A desktop microscope for the FlashAttention forward kernel: it runs the real Triton kernel, steps through its NumPy
@@ -258,6 +259,8 @@ def _render(args: argparse.Namespace) -> int:
             if args.bench is not None:
                 raise UsageError(str(error)) from error
             print(f"Drawn without the session's saved benchmark: {error}", file=sys.stderr)
+    if panel in ("lse", "window", None) and problem.seqlen_q * problem.seqlen_k > LONG_SCORES:
+        print(f"L of all {problem.seqlen_q:,} rows is computed first; that takes a while.", file=sys.stderr)
     try:
         if args.all:
             render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)

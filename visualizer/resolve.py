@@ -261,7 +261,7 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
     known, exact = tape.lse[head], tape.exact_lse[head]
     key = (head, state.lse_unit)
     passed = int((~np.isnan(stored)).sum())
-    if tape.programs_filled >= head * tape.tiling.num_q_blocks + block:  # then NaN in it is a value
+    if tape.blocks_filled[head] >= block:  # then NaN in it is a value
         passed = end if moment.position.step == "store" else start
     kept = _LSE.get(tape)
     if kept is not None and kept.key == key and kept.result is result and kept.holds(stored, known, exact):

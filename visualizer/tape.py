@@ -74,6 +74,8 @@ class Tape:
         self._last: Moment | None = None
         self.lse = np.full((problem.num_heads, problem.seqlen_q), np.nan, np.float32)
         self.programs_filled = 0
+        self.blocks_filled = [0] * problem.num_heads
+        self._heads_filled: set[int] = set()
         self.exact_rows = _sampled_rows(problem)
         self.exact_lse = np.full((problem.num_heads, len(self.exact_rows)), np.nan)
         self._kept: dict[tuple[int, int], dict[int, Chip]] = {}
@@ -198,6 +200,10 @@ class Tape:
             lse[:] = np.nan
         return lse
 
+    def is_head_filled(self, head: int) -> bool:
+        """Whether L and the exact values of a whole head are there."""
+        return head in self._heads_filled
+
     @property
     def is_completing(self) -> bool:
         """Whether the history at hand has gaps that `fill` closes."""
@@ -303,6 +309,7 @@ class Tape:
             if left:
                 self.inputs.begin(left[0])
             self.exact_lse[head] = yield from exact_lse(self.inputs, self.problem, head, self.exact_rows)
+            self._heads_filled.add(head)
 
     def _fill_program(self, head: int, block: int) -> Iterator[None]:
         chip = self.mirror.apply(Chip(), "load_q", head, block)
@@ -318,6 +325,7 @@ class Tape:
         chip = self.mirror.apply(self.mirror.apply(chip, "normalise", head, block), "store", head, block)
         self._keep_lse(head, block, chip)
         self.programs_filled += 1
+        self.blocks_filled[head] += 1
         yield
 
 

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PySide6.QtGui import QImage
 
+from kernel.problem import Problem
 from visualizer import render
 from visualizer.presets import PRESETS
 from visualizer.settle import settle
@@ -104,12 +106,14 @@ def test_errors_are_one_sentence(tmp_path: Path, qapp) -> None:
         render.render("tiles", TOY, tmp_path / "missing" / "x.png")
 
 
-def test_settling_takes_the_same_turns_each_time() -> None:
+def test_settling_completes_the_head_at_hand_and_no_other() -> None:
     from visualizer.tape import Tape
 
-    filled = []
-    for _ in range(2):
-        tape = Tape(PRESETS[0].state.problem)
-        settle(tape, 300)
-        filled.append(tape.programs_filled)
-    assert filled[0] == filled[1] >= 8
+    p = Problem(heads=3, kv_heads=3, seqlen_q=500, seqlen_k=500)
+    tape = Tape(p)
+    settle(tape, tape.tiling.program_start(2, 1))
+    assert [tape.is_head_filled(head) for head in range(3)] == [False, False, True]
+    assert np.isfinite(tape.lse[2]).all() and np.isfinite(tape.exact_lse[2]).all()
+    assert np.isnan(tape.lse[:2]).all() and tape.blocks_filled == [0, 0, tape.tiling.num_q_blocks]
+    settle(tape, tape.tiling.program_start(0, 0))
+    assert np.isfinite(tape.lse[0]).all()
