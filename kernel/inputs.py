@@ -69,7 +69,7 @@ class Inputs:
         return self._heads[key]
 
     def begin(self, head: int) -> None:
-        """Draws what one head needs on other threads, and nothing else; whoever asks meanwhile waits for the rest."""
+        """Draws what one head needs on another thread, and nothing else; whoever asks meanwhile waits for the rest."""
         missing = self._missing(head)
         for key in set(self._drawing) - set(missing):
             self._drawing.pop(key).cancel()
@@ -108,7 +108,7 @@ class Inputs:
 
 @cache
 def _drawers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(2, "inputs")
+    return ThreadPoolExecutor(1, "inputs")  # a second one would take the core that the window draws on
 
 
 def _draw(problem: Problem, name: str, head: int) -> np.ndarray:

