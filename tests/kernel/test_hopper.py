@@ -247,7 +247,7 @@ def test_nan_and_infinity_reach_the_rows_that_see_them(special):
             spoiled[:, :, key] = special
             o = flash_attn_triton(q, k, spoiled, True, None, backend="hopper")
             blind = torch.arange(seqlen_q, device="cuda") + seqlen_k - seqlen_q < key
-            assert (o[:, :, blind].double() - clean[:, :, blind]).abs().max() < 4e-3
+            assert ((o[:, :, blind].double() - clean[:, :, blind]).abs() < 4e-3).all()
             assert not o[:, :, ~blind].isfinite().any()
 
 
