@@ -5,14 +5,13 @@
 The grid: batch x seqlen = 16,384, heads x head_dim = 2,048, head_dim 64, 128 and 256, seqlen 512 to 16,384, float16,
 with and without the causal mask (Shah et al., FlashAttention-3, 2024); backward at head_dim 64 and 128 from 1,024.
 Every result is compared with float64 attention before it is timed; what is wrong gets no time. The candidates of a cell
-take turns in one process, so that a card that warms up is unfair to none of them.
+take turns in one process, in another order each round.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import importlib.util
 import json
 import math
 import platform
@@ -27,13 +26,14 @@ from typing import Any, Final
 
 from kernel.bench_peers import Call, Peers, Shape
 from kernel.bench_report import FORMAT, KIND, table
+from kernel.measure import turns
 
 HEAD_DIMS: Final = (64, 128, 256)
 LENGTHS: Final = (512, 1024, 2048, 4096, 8192, 16384)
 QUICK_LENGTHS: Final = (1024, 4096)
 BACKWARD_HEAD_DIMS: Final = (64, 128)
 FLEX_LENGTHS: Final = (4096,)  # FlexAttention compiles for every shape
-ROUNDS: Final = 3
+ROUNDS: Final = 6
 LSE_BOUND: Final = 1e-3
 Progress = Callable[[float, str], None]
 
@@ -105,8 +105,8 @@ def run(
         "format": FORMAT,
         "machine": machine,
         "card": [*card, card_state("after")],
-        "method": f"triton.testing.do_bench, {ROUNDS} rounds in turns, cold L2; 4·B·H·S²·D operations, half of that "
-        "causal, 2.5 times that backward",
+        "method": f"triton.testing.do_bench, {ROUNDS} rounds in shuffled order, cold L2; 4·B·H·S²·D operations, half of "
+        "that causal, 2.5 times that backward",
         "seconds": round(time.perf_counter() - start, 1),
         "host_us": host_times(),
         "cells": [asdict(cell) for cell in cells],
@@ -147,16 +147,14 @@ def _measure(shape: Shape, peers: Peers) -> list[Cell]:
 
 
 def interleave(calls: dict[str, Call]) -> dict[str, list[tuple[float, float, float]]]:
-    """(median, 20 %, 80 %) in ms of each round of each call; every round begins with another one."""
+    """(median, 20 %, 80 %) in ms of each round of each call."""
     from triton.testing import do_bench
 
     bench: Any = do_bench
-    names = list(calls)
-    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in names}
-    for turn in range(ROUNDS if names else 0):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            times[name].append(tuple(bench(calls[name], warmup=8, rep=30, quantiles=[0.5, 0.2, 0.8])))
+    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in calls}
+    for turn in turns(list(calls), ROUNDS):
+        for name in turn:
+            times[name].append(tuple(bench(calls[name], warmup=6, rep=20, quantiles=[0.5, 0.2, 0.8])))
     return times
 
 

@@ -1,6 +1,7 @@
 """Operations are counted as the custom is; times come from a GPU only, and only for what computes the right thing."""
 
 import sys
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernel import machine, measure
 from kernel.inputs import Inputs
-from kernel.measure import flops, interpreted, tflops
+from kernel.measure import flops, interpreted, tflops, turns
 from kernel.problem import Problem
 from kernel.results import Compiled
 
@@ -21,6 +22,16 @@ SMALL = Problem(heads=2, kv_heads=2, seqlen_q=300, seqlen_k=300, head_dim=64)
 def pairs(problem: Problem) -> int:
     rows, keys = np.arange(problem.seqlen_q)[:, None], np.arange(problem.seqlen_k)[None, :]
     return int(((keys <= rows + problem.offset) | (not problem.causal)).sum())
+
+
+@pytest.mark.parametrize("names", [list("ab"), list("abcdef")])
+def test_no_candidate_always_follows_the_same_one(names: list[str]) -> None:
+    rounds = turns(names, 6)
+    assert len(rounds) == 6
+    assert all(sorted(turn) == names for turn in rounds)
+    before = {b: {a for turn in rounds for a, c in pairwise(turn) if c == b} for b in names}
+    assert all(len(found) > min(1, len(names) - 2) for found in before.values())
+    assert rounds == turns(names, 6)
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.booleans(), st.integers(1, 3), st.integers(1, 256))
