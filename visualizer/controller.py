@@ -84,6 +84,7 @@ class Controller(QObject):
         except ProblemError as error:
             self.said.emit(str(error))
             return False
+        self.problem_changed.emit(self.state.problem)  # the same one, too: what was typed and refused is given up
         return True
 
     def visit(self, state: State) -> bool:

@@ -11,9 +11,9 @@ COMMANDS = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
 
 
 class KeyGuard(QObject):
-    """Fields keep what can be typed, Escape leaves them; buttons keep Space and Return, once reached by Tab.
+    """Fields keep what can be typed, and Escape leaves them, once it has taken back what was refused in them.
 
-    A click gives a button no focus, so that Space still plays after it.
+    Buttons keep Space and Return, once reached by Tab. A click gives a button no focus: Space still plays after it.
     """
 
     def watch(self, root: QWidget) -> None:
@@ -36,7 +36,7 @@ class KeyGuard(QObject):
             if not event.modifiers() & COMMANDS and not Qt.Key.Key_F1 <= key <= Qt.Key.Key_F35:
                 event.accept()
             return False
-        if key == Qt.Key.Key_Escape and isinstance(watched, QWidget):
+        if key == Qt.Key.Key_Escape and isinstance(watched, QWidget) and not watched.property("wrong"):
             watched.clearFocus()
             watched.window().setFocus(Qt.FocusReason.OtherFocusReason)
             return True

@@ -10,10 +10,11 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from visualizer.help import HelpDialog
+from visualizer.panels.number_field import text_of
 from visualizer.presets import PRESETS, Preset
 from visualizer.settings import Settings
 from visualizer.state import OPENING
@@ -148,6 +149,61 @@ def test_a_number_that_cannot_be_is_said_at_the_field(window: Window) -> None:
     assert window.controller.state.problem.block_m == 16
     assert "power of two" in window.problem_bar.refused["block_m"]
     assert window.message_bar.sentence == ""
+
+
+def refused_scale(window: Window) -> QLineEdit:
+    """The field of sm_scale with the focus and a text that is no number."""
+    field = window.problem_bar.edits["sm_scale"]
+    field.setFocus()
+    field.selectAll()
+    typed(window, "abc")
+    assert field.property("wrong") and window.problem_bar.bubble.isVisible()
+    return field
+
+
+def test_escape_takes_back_what_was_refused_and_then_leaves_the_field(window: Window) -> None:
+    field = refused_scale(window)
+    press(window, K.Key_Escape)
+    assert field.text() == "0.5" and field.hasFocus()
+    assert not window.problem_bar.refused and window.problem_bar.bubble.isHidden()
+    press(window, K.Key_Escape)
+    assert not field.hasFocus()
+
+
+@pytest.mark.parametrize("way", ["preset", "the same problem", "undo", "open"])
+def test_a_field_shows_what_holds_after_a_problem_from_elsewhere(window: Window, tmp_path: Path, way: str) -> None:
+    c, path = window.controller, tmp_path / "a.flashscope.json"
+    c.change(step=3)
+    c.save_file(path)
+    field = refused_scale(window)
+    if way == "preset":
+        c.open_preset(PRESETS[2])
+    elif way == "the same problem":
+        c.visit(c.state)
+    elif way == "undo":
+        c.undo()
+    else:
+        assert c.open_file(path)
+    assert field.text() == text_of(c.state.problem.sm_scale)
+    assert not field.property("wrong") and not window.problem_bar.refused and window.problem_bar.bubble.isHidden()
+
+
+@pytest.mark.parametrize("way", ["click", "tab"])
+def test_the_reason_goes_when_its_field_is_left(window: Window, way: str) -> None:
+    refused_scale(window)
+    if way == "click":
+        QTest.mouseClick(window.tiles, Qt.MouseButton.LeftButton, pos=window.tiles.rect().center())
+    else:
+        press(window, K.Key_Tab)
+    assert window.problem_bar.bubble.isHidden() and "sm_scale" in window.problem_bar.refused
+
+
+def test_the_reason_against_a_choice_goes_with_the_next_key(window: Window) -> None:
+    window.controller.change(sm_scale=-0.5)
+    QTest.mouseClick(window.problem_bar.hopper, Qt.MouseButton.LeftButton)
+    assert window.problem_bar.bubble.isVisible()
+    press(window, K.Key_Right)
+    assert window.problem_bar.bubble.isHidden()
 
 
 def test_buttons_take_space_only_when_reached_by_tab(window: Window) -> None:

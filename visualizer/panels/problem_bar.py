@@ -49,9 +49,9 @@ class ProblemBar(QFrame):
 
     `problem_changed` carries the fields of Problem that a person changed, as soon as the text is a legal problem. Until
     then the reason stands under the field, the text stays in it, and nothing is asked; it is tried again together with
-    the next change. kv heads follow heads, and seqlen k follows seqlen, if they were equal when the editing of that
-    field began: 8 query heads on 1 key head stay on 1 while "16" is being typed. Up and down change a number by a
-    natural step; Escape brings back the number that holds.
+    the next change here, and given up when the problem comes from elsewhere. kv heads follow heads, and seqlen k
+    follows seqlen, if they were equal when the editing of that field began: 8 query heads on 1 key head stay on 1 while
+    "16" is being typed. Up and down change a number by a natural step; Escape brings back the number that holds.
     """
 
     problem_changed = Signal(dict)
@@ -66,13 +66,13 @@ class ProblemBar(QFrame):
         self.run = RunView()
         self.refused: dict[str, str] = {}
         self._apart: dict[str, bool] = {}
-        self._asking = ""
+        self._asking = self._explained = ""
         self._worker_texts = "", ""
         self._has_place = False
         self.setObjectName("bar")
         self.setAccessibleName("Problem")
-        self._build()
         self.bubble = ReasonBubble(self)
+        self._build()
         self._write(self.problem)
         self.set_theme(theme)
         self.show_run(self.run)
@@ -83,9 +83,9 @@ class ProblemBar(QFrame):
         self.show_run(frame.run)
 
     def show_problem(self, problem: Problem) -> None:
-        """Sets the texts without asking anything; a field whose text already means the value, or was refused while
-        its value stayed, keeps its text and cursor."""
-        if problem is not self.problem:
+        """Sets the texts without asking anything: all fields show the problem, except what waits, refused, while it is
+        the bar that asks. A field whose text already means the value keeps its text and cursor."""
+        if problem is not self.problem or (self.refused and not self._asking):
             self._write(problem)
 
     def show_run(self, run: RunView) -> None:
@@ -119,7 +119,9 @@ class ProblemBar(QFrame):
         self.refused[name] = message
         if name not in self.edits and name not in self.popup.texts:
             self._show_choices(self.problem)
+        self._explained = name
         self._mark()
+        self._explain()
 
     def set_theme(self, theme: Theme) -> None:
         """Takes another dress or zoom."""
@@ -191,7 +193,6 @@ class ProblemBar(QFrame):
                 edit = number_field(label, tip)
                 edit.textEdited.connect(lambda text, name=name: self._try(name, number(name, text)))
                 edit.editingFinished.connect(lambda name=name: self._apart.pop(name, None))
-                edit.installEventFilter(self)
                 edit.setPlaceholderText("auto" if name == "sm_scale" else "")
                 self.edits[name] = edit
                 self._groups.append(stacked(Named(label), edit))
@@ -209,6 +210,9 @@ class ProblemBar(QFrame):
         self._groups.append(stacked(Named("inputs"), self.inputs))
         self.popup = InputsPopup(self.theme, self)
         self.popup.wanted.connect(self._try)
+        self._typed = self.edits | self.popup.texts
+        for edit in self._typed.values():
+            edit.installEventFilter(self)
         self.popup.file_wanted.connect(self.choose_file)
         self.run_button = QPushButton()
         self.run_button.setObjectName("primary")
@@ -234,14 +238,15 @@ class ProblemBar(QFrame):
         old, self.problem = self.problem, problem
         for name, edit in self.edits.items():
             value = getattr(problem, name)
-            if name in self.refused and value == getattr(old, name):
+            if self._asking and name in self.refused and value == getattr(old, name):
                 continue
             if number(name, edit.text()) != value:
                 edit.setText(text_of(value))
             self.refused.pop(name, None)
         self.edits["sm_scale"].setToolTip(f"{FIELDS[-1][2]} Now {problem.scale:.6g}.")
-        for name in [n for n in self.refused if n not in self.edits and getattr(old, n) != getattr(problem, n)]:
-            del self.refused[name]
+        for name in [n for n in self.refused if n not in self.edits]:
+            if not self._asking or getattr(old, name) != getattr(problem, name):
+                del self.refused[name]
         self._show_choices(problem)
         source = problem.inputs.replace("\\", "/").rsplit("/", 1)[-1] if problem.inputs else problem.distribution
         shown = source if len(source) <= 14 else source[:13] + "…"
@@ -297,8 +302,8 @@ class ProblemBar(QFrame):
             self.problem_changed.emit(changed)
 
     def _mark(self) -> None:
-        """Marks the refused fields, and shows the reason of the one with the focus, else of the latest."""
-        for name in (*self.edits, *self.popup.texts, "dtype", "causal", "backend", "inputs"):
+        """Marks the refused fields; a reason that holds no longer goes."""
+        for name in (*self._typed, "dtype", "causal", "backend", "inputs"):
             widget, wrong = self.popup.texts.get(name) or self._field(name), name in self.refused
             if bool(widget.property("wrong")) != wrong:
                 widget.setProperty("wrong", wrong)
@@ -306,17 +311,13 @@ class ProblemBar(QFrame):
                 widget.style().polish(widget)
             widget.setAccessibleDescription(self.refused.get(name, ""))
         self.popup.show_reason(next((m for n, m in self.refused.items() if n in self.popup.texts), ""))
-        self._place_bubble()
-
-    def _place_bubble(self) -> None:
-        """The reason under its field, over whatever is below the bar: nothing moves while a person types."""
-        focused = [name for name in self.refused if self._field(name).hasFocus()]
-        outside = [name for name in self.refused if name not in self.popup.texts]
-        if not outside:
+        if self._explained not in self.refused:
             self.bubble.hide()
-            return
-        name = (focused or outside)[-1]
-        self.bubble.stand_under(self._field(name), self, self.refused[name])
+
+    def _explain(self) -> None:
+        """The reason under its field, over whatever is below the bar: nothing moves while a person types."""
+        if self._explained in self.refused and self._explained not in self.popup.texts:
+            self.bubble.stand_under(self._field(self._explained), self, self.refused[self._explained])
 
     def _run_or_cancel(self) -> None:
         (self.cancel_requested if self.run.phase == "running" else self.run_requested).emit()
@@ -324,25 +325,25 @@ class ProblemBar(QFrame):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Up, down and Escape in a number's field; its reason when it gets the focus."""
         kind = event.type()
-        if kind == QEvent.Type.FocusIn and self.refused:
-            self._place_bubble()
-        if kind not in (QEvent.Type.KeyPress, QEvent.Type.ShortcutOverride) or not isinstance(event, QKeyEvent):
+        if kind not in (QEvent.Type.FocusIn, QEvent.Type.KeyPress, QEvent.Type.ShortcutOverride):
             return False
-        name = next((n for n, edit in self.edits.items() if edit is watched), None)
-        keys = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1, Qt.Key.Key_Escape: 0}
-        if name is None or event.key() not in keys or event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+        name = next(n for n, edit in self._typed.items() if edit is watched)
+        if kind == QEvent.Type.FocusIn and name in self.refused:
+            self._explained = name
+            self._explain()
+        if not isinstance(event, QKeyEvent) or event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             return False
-        if event.key() == Qt.Key.Key_Escape and name not in self.refused:
+        key, ways = event.key(), {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1}
+        if not (name in self.refused if key == Qt.Key.Key_Escape else name in self.edits and key in ways):
             return False
         if kind == QEvent.Type.ShortcutOverride:
             event.accept()
-            return True
-        if event.key() == Qt.Key.Key_Escape:
-            self.refused.pop(name)
-            self.edits[name].setText(text_of(getattr(self.problem, name)))
+        elif key == Qt.Key.Key_Escape:
+            del self.refused[name]
+            self._typed[name].setText(text_of(getattr(self.problem, name)))
             self._mark()
         else:
-            self._step(name, keys[Qt.Key(event.key())])
+            self._step(name, ways[Qt.Key(key)])
         return True
 
     def _step(self, name: str, way: int) -> None:
@@ -384,7 +385,8 @@ class ProblemBar(QFrame):
         wanted = 2 * top + (row + 1) * height + row * px(4)
         if self.height() != wanted or self.minimumHeight() != wanted:
             self.setFixedHeight(wanted)
-        self._place_bubble()
+        if not self.bubble.isHidden():
+            self._explain()
 
     def sizeHint(self) -> QSize:
         return QSize(self._one_row, self.height())

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt
+from PySide6.QtGui import QFontMetrics, QHideEvent, QShowEvent
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from visualizer.panels.canvas import wrap
 from visualizer.theme import DARK, Theme
 
 
 class ReasonBubble(QLabel):
-    """Stands over whatever is below the bar, so that nothing moves while a person types; the mouse goes through it."""
+    """Stands over whatever is below the bar, so that nothing moves while a person types; the mouse goes through it.
+
+    It goes when its field loses the focus, and with the next click or key that is not the field's.
+    """
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.theme = DARK
+        self._field: QWidget = parent
         self.setObjectName("reason")
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
@@ -30,7 +34,7 @@ class ReasonBubble(QLabel):
 
     def stand_under(self, field: QWidget, bar: QWidget, reason: str) -> None:
         """Shows the reason at the bar's lower edge, from the field's left on, inside the window."""
-        host, px = bar.window(), self.theme.px
+        self._field, host, px = field, bar.window(), self.theme.px
         if self.parentWidget() is not host:
             self.setParent(host)
         metrics = QFontMetrics(self.theme.ui_font(12))
@@ -43,3 +47,22 @@ class ReasonBubble(QLabel):
         self.move(max(0, left), max(0, top))
         self.raise_()
         self.show()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        kind = event.type()
+        if kind == QEvent.Type.FocusOut:
+            if watched is self._field:
+                self.hide()
+        elif kind in (QEvent.Type.MouseButtonPress, QEvent.Type.ShortcutOverride):
+            is_elsewhere = isinstance(watched, QWidget) and watched is not self._field
+            if is_elsewhere and (kind == QEvent.Type.MouseButtonPress or not self._field.hasFocus()):
+                self.hide()
+        return False
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        QApplication.instance().installEventFilter(self)  # pyright: ignore
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        QApplication.instance().removeEventFilter(self)  # pyright: ignore
