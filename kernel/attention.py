@@ -14,7 +14,7 @@ from kernel import configs
 from kernel.checks import DTYPES, check, counts, flag, number
 from kernel.choice import backend_of, hopper_gradients, hopper_plan
 from kernel.forward import attention_forward
-from kernel.launch import constants, gpu, is_wide, layout, lengths, portable_backward, precision, run
+from kernel.launch import Launch, constants, gpu, is_wide, layout, lengths, portable_backward, precision
 from kernel.problem import exponent_scale
 
 MAX_PLANS: Final = 1024
@@ -97,9 +97,7 @@ class _Plan(NamedTuple):
 
     o_shape: tuple[int, ...]
     lse_shape: tuple[int, ...]
-    programs: int
-    arguments: tuple[Any, ...]
-    constants: dict[str, Any]
+    portable: Launch
     causal: bool
     scale: float
     allow_tf32: bool
@@ -154,9 +152,12 @@ def _make_plan(
     return _Plan(
         (batch, heads, seqlen_q, head_dim),
         (batch * heads, seqlen_q),
-        programs,
-        (exponent_scale(scale), *layout(q, k, v), *lengths(q, k)),
-        constants(config, head_dim, causal, scale, precision(q, allow_tf32), is_wide(q, k, v)),
+        Launch(
+            attention_forward,
+            programs,
+            (exponent_scale(scale), *layout(q, k, v), *lengths(q, k)),
+            constants(config, head_dim, causal, scale, precision(q, allow_tf32), is_wide(q, k, v)),
+        ),
         causal,
         scale,
         allow_tf32,
@@ -191,7 +192,7 @@ def _launch(
     o = torch.empty(plan.o_shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
     rest = torch.empty_like(o) if differentiable and o.itemsize == 2 else None
-    run(attention_forward, q.device, plan.programs, (q, k, v, o, lse, rest, *plan.arguments), plan.constants)
+    plan.portable(q.device, q, k, v, o, lse, rest)
     return o, lse, rest
 
 

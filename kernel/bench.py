@@ -105,7 +105,7 @@ def run(
         "format": FORMAT,
         "machine": machine,
         "card": [*card, card_state("after")],
-        "method": f"triton.testing.do_bench, {ROUNDS} rounds in shuffled order, cold L2; 4·B·H·S²·D operations, half of "
+        "method": f"triton.testing.do_bench, {ROUNDS} rounds in drawn order, cold L2; 4·B·H·S²·D operations, half of "
         "that causal, 2.5 times that backward",
         "seconds": round(time.perf_counter() - start, 1),
         "host_us": host_times(),

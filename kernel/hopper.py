@@ -64,12 +64,13 @@ class Plan:
             _captured.append(self)
         o = torch.empty(self.o_shape, dtype=q.dtype, device=q.device)
         lse = torch.empty(self.lse_size, dtype=torch.float32, device=q.device)
-        broken = lse.as_strided((1,), (1,), self.flags_at)  # behind lse, a flag for each program
+        broken = lse.data_ptr() + 4 * self.flags_at  # behind lse, a flag for each program
         lse = lse.as_strided(self.lse_shape, (self.lse_shape[1], 1))
         for_q, for_k, for_v, for_o = self.strides
         self.launch(
             Described(q, q.shape, for_q), Described(k, k.shape, for_k), Described(v, v.shape, for_v),
-            Described(o, self.o_shape, for_o), q, k, v, o, lse, broken, self.table, sm_scale, *self.sizes,
+            Described(o, self.o_shape, for_o), q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), lse.data_ptr(),
+            broken, self.table.data_ptr(), sm_scale, *self.sizes,
         )  # fmt: skip
         return o, lse
 

@@ -18,22 +18,61 @@ from kernel.problem import exponent_scale
 WIDE_STRIDE: Final = 1 << 22
 
 
-def run(kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any]) -> None:
-    """Launches on the tensors' device and its current stream, whichever device is current."""
+class Launch:
+    """A kernel with everything but its tensors, for many calls of the same shapes and strides on one device.
+
+    From the second call on it goes past Triton's inspection of the arguments, which takes longer than a small kernel:
+    the numbers are the same each time, and of the pointers only whether they are multiples of 16 can change.
+    """
+
+    def __init__(self, kernel: Any, programs: int, numbers: tuple, constants: dict[str, Any]) -> None:
+        self._kernel = kernel
+        self._programs = programs
+        self._numbers = numbers
+        self._constants = constants
+        self._known = tuple(constants[name] for name in kernel.arg_names if name in constants)
+        self._compiled: dict[int, Any] = {}  # by which of the tensors there are, a bit each
+
+    def __call__(self, device: torch.device, *tensors: torch.Tensor | None) -> None:
+        """Launches on the tensors' device and its current stream, whichever device is current."""
+        if not self._programs:
+            return
+        if INTERPRETED:
+            run(self._kernel, device, self._programs, (*tensors, *self._numbers), self._constants)
+            return
+        pointers, given, bits = [], 0, 0
+        for x in tensors:
+            pointer = None if x is None else x.data_ptr()
+            pointers.append(pointer)
+            given = given * 2 + (pointer is not None)
+            bits |= pointer or 0
+        usual = bits % 16 == 0 and device.index == torch.cuda.current_device()
+        compiled = self._compiled.get(given) if usual else None
+        if compiled is not None:
+            compiled(*pointers, *self._numbers, *self._known)
+            return
+        found = run(self._kernel, device, self._programs, (*tensors, *self._numbers), self._constants)
+        if usual:
+            self._compiled[given] = found[(self._programs, 1, 1)]
+
+
+def run(kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any]) -> Any:
+    """Launches on the tensors' device and its current stream, whichever device is current; returns what was compiled.
+
+    Nothing is launched, and None returned, where there are no programs.
+    """
     if not programs:
-        return
+        return None
     if INTERPRETED:
         # NumPy warns where a GPU goes on silently: NaN, infinity, log2(0)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            kernel[(programs,)](*arguments, **constants)
-        return
+            return kernel[(programs,)](*arguments, **constants)
     try:
         if device.index == torch.cuda.current_device():
-            kernel[(programs,)](*arguments, **constants)
-        else:
-            with torch.cuda.device(device):
-                kernel[(programs,)](*arguments, **constants)
+            return kernel[(programs,)](*arguments, **constants)
+        with torch.cuda.device(device):
+            return kernel[(programs,)](*arguments, **constants)
     except OutOfResources as error:
         raise ValueError(
             f"The kernel needs {error.required:,} of {error.name}, and {torch.cuda.get_device_name(device)} has "

@@ -276,6 +276,24 @@ def test_cpu_tensors_without_the_interpreter_are_refused():
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("portable")
+def test_tensors_that_start_elsewhere_after_some_at_multiples_of_16_bytes():
+    q, k, v = (draw(1, 2, 300, 64, device="cuda", seed=seed) for seed in range(3))
+    want = flash_attn_triton(q, k, v, True, None, return_lse=True)
+    for moved in range(3):
+        inputs = [q, k, v]
+        room = torch.empty(q.numel() + 1, dtype=q.dtype, device="cuda")[1:].view(q.shape)
+        inputs[moved] = room.copy_(inputs[moved])
+        for _ in range(2):
+            for tensors in (inputs, [q, k, v]):
+                o, lse = flash_attn_triton(*tensors, True, None, return_lse=True)
+                assert torch.equal(o, want[0])
+                assert torch.equal(lse, want[1])
+    grad = flash_attn_triton(q.clone().requires_grad_(), k, v, True, None)  # with one more output
+    assert torch.equal(grad, want[0])
+
+
+@pytest.mark.gpu
 def test_the_current_stream_is_used():
     q, k, v = (draw(1, 4, 512, 64, device="cuda", seed=seed) for seed in range(3))
     want = flash_attn_triton(q, k, v)
