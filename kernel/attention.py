@@ -88,6 +88,7 @@ def _plain(a: Any, b: Any, c: Any) -> bool:
         and type(c) in _PLAIN_TYPES
         and not torch._C._len_torch_dispatch_stack()
         and a.layout == b.layout == c.layout == torch.strided
+        and not (a.is_nested or b.is_nested or c.is_nested)
         and not (a.is_neg() or b.is_neg() or c.is_neg())  # the dispatcher negates what is still to be negated
     )
 

@@ -24,6 +24,8 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
             raise TypeError(f"{name} is a {type(x).__name__}; flash_attn_triton takes torch tensors.")
         if x.dtype not in DTYPES:
             raise TypeError(f"{name} is {_name(x.dtype)}; flash_attn_triton takes float16, bfloat16 or float32.")
+        if x.is_nested:
+            raise TypeError(f"{name} is nested; flash_attn_triton takes dense tensors, as to_padded_tensor() gives.")
         if x.layout != torch.strided:
             raise TypeError(f"{name} is {_name(x.layout)}; flash_attn_triton takes dense tensors, as to_dense() gives.")
         if x.dim() != 4:
@@ -55,6 +57,8 @@ def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float | N
         if not math.isfinite(sm_scale):
             raise ValueError(f"sm_scale is {sm_scale}; it must be a finite number, or None for 1/sqrt(head_dim).")
         raise ValueError(too_large(sm_scale))
+    if q.is_meta:
+        raise ValueError("q, k and v are on the meta device, where tensors hold no numbers; move them to a GPU or CPU.")
     if q.device.type != "cuda" and not INTERPRETED:
         raise ValueError(
             f"q, k and v are on {q.device}, where the compiled kernel cannot run; move them to a GPU, "

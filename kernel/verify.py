@@ -133,13 +133,18 @@ def check(
     first = None
     if bad.any():
         i, j = np.argwhere(bad)[0]
-        name, bound = ("o", o_bound) if o_errors[i, j] > o_bound else ("L", float(lse_bounds[i, j]))
-        off = float(o_errors[i, j] if name == "o" else lse_errors[i, j])
-        where = place(problem, int(chosen.heads[i]), int(chosen.rows[j]))
-        what = (
-            f"{name} is off by {size(off)}" if np.isfinite(off) else f"{name} and its exact value are not both finite"
-        )
-        first = f"{where}: {what} (allowed: {size(bound)}); {int(bad.sum()):,} of {bad.size:,} rows are off"
+        head, row = int(chosen.heads[i]), int(chosen.rows[j])
+        name, off, bound = ("o", o_errors[i, j], o_bound)
+        if off <= bound:
+            name, off, bound = ("L", lse_errors[i, j], float(lse_bounds[i, j]))
+        if np.isfinite(off):
+            what = f"{name} is off by {size(float(off))} (allowed: {size(bound)}), first in"
+        else:
+            _, o_exact, lse_exact, *_ = next(iter(yardstick.expect(head, chosen.rows[j : j + 1])))
+            mine, exact = (o[head, row], o_exact[0]) if name == "o" else (lse[head, row, None], lse_exact)
+            worst = int(np.argmax(error(mine, exact)))
+            what = f"{name} is {_value(mine[worst])} where it should be {_value(exact[worst])}, first in"
+        first = f"{what} {place(problem, head, row)}; {int(bad.sum()):,} of {bad.size:,} rows are wrong"
     return Errors(
         o_error=float(o_errors.max(initial=0)),
         o_error_eager=o_eager,
@@ -207,7 +212,7 @@ def verdict(problem: Problem, backend: str, errors: Errors, mirror: Differences)
     if not count:
         return True, "There are no query rows, so there is nothing to compute; the kernel returned empty tensors."
     if errors.first_bad is not None:
-        return False, f"The kernel is wrong. {errors.first_bad}."
+        return False, f"The kernel is wrong: {errors.first_bad}."
     right = (
         f"The kernel is right: o within {size(errors.o_error)} of exact (allowed: {size(errors.o_bound)}), "
         f"L within {size(errors.lse_error)} (allowed: {size(errors.lse_bound)}), on {rows}."
@@ -258,10 +263,16 @@ def size(x: float) -> str:
 
 
 def place(problem: Problem, head: int, row: int) -> str:
-    """Where a row is computed: program (counted from 1, as the window does), head, block and row."""
-    block = row // problem.block_m
-    program = head * Tiling(problem).num_q_blocks + block
-    return f"program {program + 1:,} (head {head:,}, block {block:,}), row {row:,}"
+    """Where a row is computed: its head, and the program (counted from 1, as the window does) with the rows it has."""
+    block, tiling = row // problem.block_m, Tiling(problem)
+    start, stop = tiling.rows(block)
+    program = head * tiling.num_q_blocks + block
+    return f"row {row:,} of head {head:,} (program {program + 1:,}, rows {start:,} … {stop - 1:,})"
+
+
+def _value(x: float) -> str:
+    """A value in words: NaN, ∞ or -∞, else three digits."""
+    return f"{x:.3g}".replace("inf", "∞").replace("nan", "NaN")
 
 
 def _differs(a: np.ndarray, b: np.ndarray) -> np.ndarray:

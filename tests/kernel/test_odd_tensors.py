@@ -81,3 +81,19 @@ def test_sparse_tensors_are_refused(which, device):
     given[which] = given[which].to_sparse()
     with pytest.raises(TypeError, match=f"{'qkv'[which]} is sparse_coo; flash_attn_triton takes dense tensors"):
         flash_attn_triton(*given)
+
+
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+def test_nested_tensors_are_refused(which, layout):
+    given = tensors("cpu")
+    given[which] = torch.nested.nested_tensor([given[which][0]] * 2, layout=layout)
+    with pytest.raises(TypeError, match=f"{'qkv'[which]} is nested; flash_attn_triton takes dense tensors"):
+        flash_attn_triton(*given)
+
+
+def test_meta_tensors_are_refused():
+    given = [x.to("meta") for x in tensors("cpu")]
+    with pytest.raises(ValueError, match="q, k and v are on the meta device, where tensors hold no numbers"):
+        flash_attn_triton(*given)

@@ -1,5 +1,6 @@
 """Verification finds what is wrong, says where, and finds nothing where nothing is."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -94,19 +95,26 @@ def test_float32_is_held_to_more() -> None:
     assert errors.o_bound < 2e-5
 
 
-@pytest.mark.parametrize("value", [0.25, np.nan, np.inf])
-def test_a_wrong_element_of_o_is_named(value: float) -> None:
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.25, r"off by 2.5e-1 \(allowed: \d.\de-4\)"),
+        (np.nan, r"NaN where it should be -?0\.\d+"),
+        (-np.inf, "-∞ where it .*"),
+    ],
+)
+def test_a_wrong_element_of_o_is_named(value: float, words: str) -> None:
     o, lse = exact(PROBLEM)
     o[2, 40, 7] = value + o[2, 40, 7]
     errors = checked(PROBLEM, o, lse)
     assert errors.first_bad is not None
-    assert errors.first_bad.startswith("program 8 (head 2, block 1), row 40: o ")
-    assert "1 of 280 rows" in errors.first_bad
+    where = r"first in row 40 of head 2 \(program 8, rows 32 … 63\)"
+    assert re.fullmatch(f"o is {words}, {where}; 1 of 280 rows are wrong", errors.first_bad), errors.first_bad
     assert np.argwhere(errors.o_tiles > errors.o_bound).tolist() == [[2, 1]]
     assert not (errors.lse_tiles > errors.lse_bound).any()
     ok, sentence = verify.verdict(PROBLEM, "interpreter", errors, compared(PROBLEM, *mirrored(PROBLEM)))
     assert not ok
-    assert sentence.startswith("The kernel is wrong. program 8")
+    assert sentence == f"The kernel is wrong: {errors.first_bad}."
 
 
 def test_a_wrong_lse_is_named() -> None:
@@ -115,7 +123,8 @@ def test_a_wrong_lse_is_named() -> None:
     lse[3, 0] += 0.002
     errors = checked(PROBLEM, o, lse)
     assert errors.first_bad is not None
-    assert errors.first_bad.startswith("program 6 (head 1, block 2), row 69: L is off by 2.0e-3 (allowed: 1.0e-3)")
+    where = "row 69 of head 1 (program 6, rows 64 … 69)"
+    assert errors.first_bad.startswith(f"L is off by 2.0e-3 (allowed: 1.0e-3), first in {where}; 2 of 280 rows")
     assert np.argwhere(errors.lse_tiles > errors.lse_bound).tolist() == [[1, 2], [3, 0]]
 
 
@@ -127,7 +136,7 @@ def test_rows_that_see_no_key_must_say_so() -> None:
     lse[0, 3] = -100.0
     first = checked(problem, o, lse).first_bad
     assert first is not None
-    assert "row 3: L and its exact value are not both finite" in first
+    assert first.startswith("L is -100 where it should be -∞, first in row 3 of head 0 (program 1, rows 0 … 31)")
 
 
 def test_values_that_are_not_finite_where_exact_ones_are_not() -> None:
@@ -166,7 +175,7 @@ def test_the_first_element_that_differs_from_the_mirror_is_named() -> None:
     assert (found.o_differing, found.lse_differing) == (2, 1)
     assert found.lse_max == pytest.approx(0.5, abs=1e-4)
     assert 0 < found.o_max < 1e-2
-    assert found.first == "program 5 (head 1, block 1), row 33"
+    assert found.first == "row 33 of head 1 (program 5, rows 32 … 63)"
     errors = checked(PROBLEM, *exact(PROBLEM))
     ok, sentence = verify.verdict(PROBLEM, "interpreter", errors, found)
     assert not ok
@@ -305,7 +314,7 @@ def test_a_kernel_that_is_wrong_is_found(where: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(run, "attend", wrong)
     result = ran(PROBLEM, where)
     assert not result.ok
-    assert result.first_bad is not None and "head 3, block 1" in result.first_bad and "row 50" in result.first_bad
+    assert result.first_bad is not None and "row 50 of head 3 (program 11, rows 32 … 63)" in result.first_bad
     assert result.mirror_o_differing == PROBLEM.head_dim
     assert RunResult.from_message(result.to_message(), PROBLEM).sentence == result.sentence
 
