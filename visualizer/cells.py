@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernel.problem import Problem
-from visualizer.explain import number
 from visualizer.frame import TilesView
+from visualizer.numbers import MINUS, number
 
 
 def scores(p: Problem, view: TilesView, rows: range, keys: range) -> tuple[np.ndarray, np.ndarray]:
@@ -24,5 +24,5 @@ def cell_words(p: Problem, view: TilesView, row: int, key: int) -> str:
     """What the tooltip says of one score."""
     s, keep = scores(p, view, range(row, row + 1), range(key, key + 1))
     if not keep[0, 0]:
-        return f"s[{row:,}, {key:,}] = -inf: row {row:,} does not see key {key:,}, which comes after it"
-    return f"s[{row:,}, {key:,}] = q[{row:,}]·k[{key:,}] = {number(s[0, 0])}"
+        return f"s[{row}, {key}] = {MINUS}∞: row {row:,} does not see key {key:,}, which comes after it"
+    return f"s[{row}, {key}] = q[{row}]·k[{key}] = {number(s[0, 0])}"

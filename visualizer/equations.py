@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from kernel.mirror import Chip
-from visualizer.explain import less, number
 from visualizer.frame import Equation
+from visualizer.numbers import MINUS, less, number
 from visualizer.tape import Moment, Tape
 
 SUMMED: Final = ("rescale", "load_v", "accumulate")  # the steps from which on acc and l are this iteration's
@@ -22,7 +22,7 @@ def equations(tape: Tape, moment: Moment, before: Chip, row: int) -> tuple[Equat
     """
     chip, step = moment.chip, moment.position.step
     if step == "load_q":
-        return (Equation("m", "m = -inf"), Equation("l", "l = 0"), Equation("acc", "acc = 0"))
+        return (Equation("m", f"m = {MINUS}∞"), Equation("l", "l = 0"), Equation("acc", "acc = 0"))
     if step in ("normalise", "store"):
         return _end(chip, row, tape.problem.dtype)
     held = _held(chip, row, step)
@@ -45,7 +45,7 @@ def _acc(chip: Chip, before: Chip, row: int, step: str) -> Equation:
     if step != "accumulate":
         return Equation("acc", f"acc[0] ← acc[0]·α = {number(old)}·{number(alpha)} = {number(new)}")
     more = new - old * alpha
-    sign = "-" if more < 0 else "+"
+    sign = MINUS if more < 0 else "+"
     parts = f"{number(old * alpha)} {sign} {number(abs(more))}"
     return Equation("acc", f"acc[0] ← acc[0]·α + p·v = {parts} = {number(new)}")
 
@@ -89,7 +89,7 @@ def _scores(chip: Chip, row: int, query: int, start: int, end: int) -> Equation:
     scores = chip.s[row, : end - start]
     hidden = 0 if chip.keep is None else int((~chip.keep[row, : end - start]).sum())
     if hidden == end - start:
-        return Equation("s", "s = -inf for every key of this tile", "masked for this row")
+        return Equation("s", f"s = {MINUS}∞ for every key of this tile", "masked for this row")
     if np.isnan(scores).any():
         return Equation("s", f"s is NaN for {int(np.isnan(scores).sum())} keys", "and so will be p, l and acc")
     best = int(scores.argmax())

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from visualizer.frame import ChipView
+from visualizer.numbers import MINUS, less, number
 
 TERMS = 2
 
@@ -24,25 +25,12 @@ def explain(view: ChipView, quantity: str, i: int, j: int = 0) -> tuple[str, ...
     return {"m": _m, "alpha": _alpha, "l": _l, "lse": _lse}[quantity](view, i)
 
 
-def number(x: float | np.floating) -> str:
-    """A number in about seven characters."""
-    x = float(x)
-    if not math.isfinite(x):
-        return "NaN" if x != x else "inf" if x > 0 else "-inf"
-    return f"{x:.4g}"
-
-
-def less(x: float) -> str:
-    """What "- x" looks like: " - 4.2", or " + 4.2" for x = -4.2."""
-    return f" + {number(-x)}" if x < 0 else f" - {number(x)}"
-
-
 def _loaded(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
     tile = {"q": view.q, "k": view.k, "v": view.v}[quantity]
     if tile is None:
         return ()
     first, word = (view.rows[0], "query row") if quantity == "q" else ((view.cols or (0, 0))[0], "key")
-    return (f"{quantity}[{first + i}, {j}] = {number(tile[i, j])}", f"{word} {first + i}, column {j}, from HBM")
+    return (f"{quantity}[{first + i}, {j}] = {number(tile[i, j])}", f"{word} {first + i:,}, column {j}, from HBM")
 
 
 def _score(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
@@ -50,7 +38,7 @@ def _score(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
         return ()
     row, key = view.rows[0] + i, view.cols[0] + j
     if view.keep is not None and not view.keep[i, j]:
-        return (f"s[{row}, {key}] = -inf", f"masked: row {row} does not see key {key}")
+        return (f"s[{row}, {key}] = {MINUS}∞", f"masked: row {row:,} does not see key {key:,}")
     value = number(view.s[i, j])
     if view.q is None or view.k is None:
         return (f"s[{row}, {key}] = {value}",)
@@ -68,10 +56,10 @@ def _probability(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ..
     row, key = view.rows[0] + i, view.cols[0] + j
     value, m = number(view.p[i, j]), float(view.m[i])
     if view.keep is not None and not view.keep[i, j]:
-        return (f"p[{row}, {key}] = {value}", f"masked: row {row} does not see key {key}, so 2^(-inf)")
+        return (f"p[{row}, {key}] = {value}", f"masked: row {row:,} does not see key {key:,}, so 2^({MINUS}∞)")
     score, scale = number(view.s[i, j]), number(view.qk_scale)
     return (
-        f"p[{row}, {key}] = 2^(s·scale - m) = {value}",
+        f"p[{row}, {key}] = 2^(s·scale − m) = {value}",
         f"= 2^({score}·{scale}{'' if m == -math.inf else less(m)})",
     )
 
@@ -112,7 +100,7 @@ def _m(view: ChipView, i: int) -> tuple[str, ...]:
             f"= max({number(view.m_old[i])}, {number(top)})",
         )
     if value == -math.inf:
-        return (f"{name} = -inf", "the row has seen no key yet")
+        return (f"{name} = {MINUS}∞", "the row has seen no key yet")
     return (f"{name} = {number(value)}", "the largest s·scale of the row so far")
 
 
@@ -124,7 +112,7 @@ def _alpha(view: ChipView, i: int) -> tuple[str, ...]:
         return (f"{name} = {value}",)
     m = float(view.m[i])
     power = f"2^({number(view.m_old[i])}{'' if m == -math.inf else less(m)})"
-    return (f"{name} = 2^(m before - m) = {value}", f"= {power}")
+    return (f"{name} = 2^(m before − m) = {value}", f"= {power}")
 
 
 def _l(view: ChipView, i: int) -> tuple[str, ...]:

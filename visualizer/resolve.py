@@ -14,7 +14,6 @@ from kernel.problem import ITEMSIZE, Problem
 from kernel.results import RunResult
 from kernel.source import kernel_source
 from visualizer.equations import equations
-from visualizer.explain import number
 from visualizer.frame import (
     ChipView,
     Frame,
@@ -27,6 +26,7 @@ from visualizer.frame import (
     TransportView,
 )
 from visualizer.limits import one_two_five, outwards
+from visualizer.numbers import number
 from visualizer.state import State
 from visualizer.tape import Moment, Tape
 
@@ -38,13 +38,13 @@ REGISTERS_KIB: Final = 256
 VIVID: Final = 0.6
 
 SENTENCES: Final = {
-    "load_q": ("q", "q tile to the chip; m = -inf, l = 0, acc = 0"),
+    "load_q": ("q", "q tile to the chip; m = −∞, l = 0, acc = 0"),
     "load_k": ("k", "k tile to the chip"),
     "scores": ("s", "s = q·kᵀ"),
-    "mask": ("s", "s = -inf where the row does not see the key"),
+    "mask": ("s", "s = −∞ where the row does not see the key"),
     "row_max": ("m", "m_new = max(m, row max of s, scaled)"),
-    "alpha": ("alpha", "α = 2^(m - m_new)"),
-    "exponentiate": ("p", "p = 2^(s·scale - m_new)"),
+    "alpha": ("alpha", "α = 2^(m − m_new)"),
+    "exponentiate": ("p", "p = 2^(s·scale − m_new)"),
     "denominator": ("l", "l = l·α + row sum of p"),
     "rescale": ("acc", "acc = acc·α"),
     "load_v": ("v", "v tile to the chip"),

@@ -18,6 +18,7 @@ from kernel.problem import Problem
 from kernel.tiling import Position
 from visualizer import theme
 from visualizer.frame import Frame, RunView
+from visualizer.numbers import number
 from visualizer.panels.chip import ChipPanel
 from visualizer.panels.chip_layout import lay_out
 from visualizer.panels.heatmap import to_index
@@ -110,9 +111,9 @@ def test_what_is_not_held_is_an_empty_place_not_a_missing_one(qtbot):
     slots = panel.canvas.slots
     assert {place for place, slot in slots.by_place.items() if not slot.held} == {"k", "v", "matrix", "alpha", "lse"}
     assert all(slot.rect.width() > 10 and slot.rect.height() > 10 for slot in slots.by_place.values())
-    assert slots["m"].uniform == "-∞"
+    assert slots["m"].uniform == "−∞"
     assert (slots["l"].uniform, slots["acc"].uniform) == ("0", "0")
-    assert ("nothing", "-∞") in slots.legend()
+    assert ("nothing", "−∞") in slots.legend()
 
 
 def test_masked_scores_are_handed_to_the_picture_as_masked(qtbot):
@@ -254,10 +255,10 @@ def test_hovering_tells_where_a_value_came_from_and_marks_it(qtbot):
     qtbot.mouseMove(panel.canvas, middle_of(panel, "matrix", 2, 3))
     assert panel.canvas.hovered == ("matrix", 2, 3)
     first, second = panel.canvas.explanation(("matrix", 2, 3))
-    assert first == f"p[18, 3] = 2^(s·scale - m) = {view.p[2, 3]:.4g}"
-    assert f"2^({view.s[2, 3]:.4g}·{view.qk_scale:.4g}" in second
+    assert first == f"p[18, 3] = 2^(s·scale − m) = {number(view.p[2, 3])}"
+    assert f"2^({number(view.s[2, 3])}·{number(view.qk_scale)}" in second
     key = panel.canvas.explanation(("k", 4, 6))
-    assert key[0] == f"k[6, 4] = {view.k[6, 4]:.4g}"
+    assert key[0] == f"k[6, 4] = {number(view.k[6, 4])}"
     panel.show_frame(frame_at(TOY, "load_q"))
     assert panel.canvas.hovered is None
 

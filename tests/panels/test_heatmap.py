@@ -159,7 +159,9 @@ def test_numbers_fit_their_cells(x):
     text = short(x)
     assert len(text) <= 6
     if np.isfinite(x):
-        assert float(text) == pytest.approx(x, abs=0.005, rel=0.5 if abs(x) < 0.005 or abs(x) >= 9999 else 0.01)
+        assert float(text.replace("−", "-")) == pytest.approx(
+            x, abs=0.005, rel=0.5 if abs(x) < 0.005 or abs(x) >= 9999 else 0.01
+        )
 
 
 @pytest.mark.parametrize("name", ["dark", "light"])

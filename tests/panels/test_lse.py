@@ -231,7 +231,7 @@ def test_rows_without_a_key_are_counted_and_have_no_line(qtbot):
     assert x[np.isfinite(y)].min() == 172
     low, high = axes(panel)[0].y
     assert low <= np.nanmin(y) and np.nanmax(y) <= high
-    assert dict(readout(view, 0)) == {"mirror": "-∞", "exact": "-∞"}
+    assert dict(readout(view, 0)) == {"mirror": "−∞", "exact": "−∞"}
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)

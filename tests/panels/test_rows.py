@@ -75,10 +75,10 @@ def test_the_rows_m_moved_in_are_counted(qtbot):
 def test_what_is_not_known_is_said_and_nothing_is_drawn_for_it(qtbot):
     panel, _ = shown(qtbot, frame_at(SMALL, "load_q"))
     canvas = panel.canvas
-    assert canvas.missing("m") == "all -∞: no key seen"
+    assert canvas.missing("m") == "all −∞: no key seen"
     assert canvas.missing("alpha") == "none yet"
     assert canvas.missing("l") == ""
-    assert (canvas.readouts["m"], canvas.readouts["alpha"]) == ("-inf", "–")
+    assert (canvas.readouts["m"], canvas.readouts["alpha"]) == ("−∞", "–")
     for quantity in ("m", "alpha"):
         line = outline(canvas.axes(quantity)[0], np.arange(32, 64), canvas.series[quantity].over_rows)
         assert line.path().isEmpty()

@@ -86,4 +86,4 @@ def test_a_masked_score_says_why():
     p = Problem(heads=1, kv_heads=1, seqlen_q=64, seqlen_k=64)
     tape = Tape(p)
     view = resolve(State(problem=p), tape, RunView()).tiles
-    assert cells.cell_words(p, view, 3, 9) == "s[3, 9] = -inf: row 3 does not see key 9, which comes after it"
+    assert cells.cell_words(p, view, 3, 9) == "s[3, 9] = −∞: row 3 does not see key 9, which comes after it"

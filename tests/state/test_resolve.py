@@ -101,11 +101,11 @@ def test_rows_that_see_no_key_say_so():
     assert shown.chip is not None
     assert shown.lse is not None
     assert [e.text for e in shown.chip.equations] == [
-        "m = -inf",
+        "m = −∞",
         "l = 0",
         "acc[0] = 0",
         "o = 0",
-        "L = m + log₂ l = -inf + log₂ 0 = -inf",
+        "L = m + log₂ l = −∞ + log₂ 0 = −∞",
     ]
     assert (shown.lse.mirror[:64] == -np.inf).all()
     assert (shown.lse.difference[:64] == 0).all()

@@ -11,6 +11,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPainterPath, QPen
 
+from visualizer.numbers import MINUS
 from visualizer.panels.polyline import polyline
 from visualizer.theme import Theme
 
@@ -64,12 +65,12 @@ def tick_text(value: float) -> str:
         return "0"
     if not 1e-3 <= abs(value) < 1e6:
         return _power(value, 2)
-    return f"{value:,.6g}" if value != int(value) else f"{int(value):,}"
+    return (f"{value:,.6g}" if value != int(value) else f"{int(value):,}").replace("-", MINUS)
 
 
 def _power(value: float, digits: int) -> str:
     mantissa, power = f"{value:.{digits}e}".split("e")
-    return f"{float(mantissa):g}e{int(power)}"
+    return f"{float(mantissa):g}".replace("-", MINUS) + f"e{int(power)}"
 
 
 def index_ticks(low: float, high: float, most: int) -> list[float]:

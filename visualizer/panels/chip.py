@@ -7,8 +7,8 @@ from typing import ClassVar
 from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from visualizer.explain import number
 from visualizer.frame import Frame
+from visualizer.numbers import number
 from visualizer.panels.chip_canvas import ChipCanvas
 from visualizer.panels.equations import MIN_LINES, Equations
 from visualizer.panels.header import FittingCaption

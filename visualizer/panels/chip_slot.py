@@ -62,7 +62,7 @@ class Slot:
             self.bare = keep is None and bool((values == -np.inf).any())
         first = values[0, 0]
         if first in (0, 1, -np.inf) and (values == first).all():
-            self.uniform = {0: "0", 1: "1"}.get(first, "-∞")
+            self.uniform = {0: "0", 1: "1"}.get(first, "−∞")
 
     @property
     def note(self) -> str:

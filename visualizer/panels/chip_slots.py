@@ -147,7 +147,7 @@ class Slots:
             if slot.keep is not None and not slot.keep.all():
                 items.append(("masked", "masked"))
         if any(s.bare for s in self.by_place.values()):
-            items.append(("nothing", "-∞"))
+            items.append(("nothing", "−∞"))
         if any(s.nans for s in self.by_place.values()):
             items.append(("nan", "not a number"))
         return items

@@ -10,6 +10,7 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFont, QFontMetrics, QImage, QPainter, QPixmap
 
+from visualizer.numbers import MINUS
 from visualizer.theme import Theme
 
 # the last entries of a colour table are no shades: -inf, +inf, NaN
@@ -18,7 +19,7 @@ NEG_INF, POS_INF, NAN = SHADES, SHADES + 1, SHADES + 2
 LOUD: Final = "#FF2BD6"
 DARK_INK: Final = "#000000"
 LIGHT_INK: Final = "#ffffff"
-SIGNS: Final = "0123456789.-e∞Na"
+SIGNS: Final = "0123456789.-e∞Na" + MINUS
 
 
 def color_table(lut: np.ndarray, theme: Theme) -> np.ndarray:
@@ -127,15 +128,15 @@ def _luminance(red, green, blue):
 
 def short(x: float) -> str:
     """A number in at most five characters (six when negative and tiny)."""
+    size, sign = abs(x), MINUS if x < 0 else ""
     if not math.isfinite(x):
-        return "NaN" if x != x else "∞" if x > 0 else "-∞"
-    size = abs(x)
+        return "NaN" if x != x else f"{sign}∞"
     if size == 0:
         return "0"
     if size < 0.005 or size >= 9999.5:
-        mantissa, power = f"{x:.0e}".split("e")
-        return f"{mantissa}e{int(power)}"
-    return f"{x:.2f}" if size < 9.995 else f"{x:.1f}" if size < 99.95 else f"{x:.0f}"
+        mantissa, power = f"{size:.0e}".split("e")
+        return f"{sign}{mantissa}e{int(power)}"
+    return sign + (f"{size:.2f}" if size < 9.995 else f"{size:.1f}" if size < 99.95 else f"{size:.0f}")
 
 
 def _image(colors: np.ndarray) -> QImage:

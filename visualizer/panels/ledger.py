@@ -9,6 +9,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visualizer.frame import Frame, LedgerView
+from visualizer.numbers import three
 from visualizer.panels.canvas import RIGHT, Canvas, Sheet
 from visualizer.panels.panel import Panel
 from visualizer.panels.roofline import roofline
@@ -47,7 +48,7 @@ def amount_text(value: int, kind: str) -> str:
     while size >= step - 0.5 and at < len(units) - 1:
         size, at = size / step, at + 1
     unit = units[at] if kind == "bytes" else f"{units[at]}FLOP"
-    return f"{size:.0f} {unit}" if at == 0 or size >= 99.95 else f"{size:.3g} {unit}"
+    return f"{size:.0f} {unit}" if at == 0 else f"{three(size)} {unit}"
 
 
 def amount_forms(amount: Amount) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ class LedgerPanel(Panel):
         view = frame.ledger
         assert view is not None
         ours, naive = view.total_read + view.total_written, view.naive_read + view.naive_written
-        caption = f"{_ratio(naive / ours)} × less traffic than naive" if 0 < ours < naive else ""
+        caption = f"{three(naive / ours)} × less traffic than naive" if 0 < ours < naive else ""
         if caption != self.caption_label.text():
             self.caption_label.setText(caption)
         rest = self._rest
@@ -148,7 +149,3 @@ class LedgerPanel(Panel):
         if amount.naive < amount.total:
             x = area.left() + amount.naive * scale
             sheet.line([QPointF(x, top), QPointF(x, top + height)], theme.text)
-
-
-def _ratio(x: float) -> str:
-    return f"{x:.0f}" if x >= 99.5 else f"{x:.3g}"

@@ -19,7 +19,7 @@ from visualizer.panels.heatmap import fill_pattern
 from visualizer.theme import Theme
 
 LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-BLIND: Final = "-∞: these rows see no key"
+BLIND: Final = "−∞: these rows see no key"
 
 
 def look(name: str, theme: Theme, apart: float, ratio: float) -> dict[str, Any]:

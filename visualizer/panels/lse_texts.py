@@ -10,7 +10,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QFontMetrics
 
 from visualizer.frame import LseView
-from visualizer.panels.run_figures import sci
+from visualizer.numbers import number, sci
 from visualizer.theme import Theme
 
 PLOTS: Final = 96  # what the plots and their ticks need at least
@@ -123,6 +123,4 @@ def _error(x: float | None) -> str:
 
 
 def _value(x: float, digits: int) -> str:
-    if not np.isfinite(x):
-        return "–" if x != x else "∞" if x > 0 else "-∞"
-    return f"{x:.{max(digits, 1)}g}"
+    return "–" if x != x else number(x, max(digits, 2))

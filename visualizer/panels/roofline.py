@@ -11,6 +11,7 @@ from PySide6.QtGui import QColor, QFontMetrics
 
 from kernel.devices import EXAMPLE, Device, find
 from visualizer.frame import LedgerView
+from visualizer.numbers import three
 from visualizer.panels.canvas import CENTER, LEFT, RIGHT, Sheet
 from visualizer.theme import Theme
 
@@ -79,14 +80,14 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
             lines.append((point, foot))
             sheet.line(lines[-1], ink, 1, dashed=True)
             sheet.box(QRectF(point.x() - px(3), point.y() - px(3), px(6), px(6)), ink)
-            labels.append((f"{what} {intensity:.3g}", point, ink))
+            labels.append((f"{what} {three(intensity)}", point, ink))
     if view.tflops is not None and view.tflops > 0 and view.intensity > 0:
         point = axes.at(view.intensity, view.tflops)
         sheet.box(QRectF(point.x() - px(4), point.y() - px(4), px(8), px(8)), theme.color("o"))
         if low:
-            labels[-1] = (f"{labels[-1][0]}, measured {view.tflops:.3g}", labels[-1][1], ours)
+            labels[-1] = (f"{labels[-1][0]}, measured {three(view.tflops)}", labels[-1][1], ours)
         else:
-            labels.append((f"measured {view.tflops:.3g} TFLOP/s", point, ours))
+            labels.append((f"measured {three(view.tflops)} TFLOP/s", point, ours))
     for text, point, ink in reversed(labels):
         _label(sheet, rect.toRect(), lines, point, text, ink, theme)
     return sheet

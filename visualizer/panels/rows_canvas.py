@@ -10,8 +10,8 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
-from visualizer.explain import number
 from visualizer.frame import RowsView
+from visualizer.numbers import number
 from visualizer.panels.chart import Axes, draw_grid, draw_line, draw_x_ticks, index_ticks, outline, range_ticks
 from visualizer.panels.heatmap import LOUD
 from visualizer.panels.ring import FocusRing
@@ -130,7 +130,7 @@ class RowsCanvas(FocusRing):
             return ""
         if quantity == "alpha" and self.view.alpha_tile < 0:
             return "none yet"
-        return "all -∞: no key seen" if (self.series[quantity].over_rows == -np.inf).all() else "not finite"
+        return "all −∞: no key seen" if (self.series[quantity].over_rows == -np.inf).all() else "not finite"
 
     def _paint_missing(self, painter: QPainter, quantity: str, axes: Axes) -> None:
         """Ticks for the rows without a finite value: -inf at the bottom, NaN and +inf loud at the top."""
@@ -263,4 +263,4 @@ def _strip_top(axes: Axes) -> int:
 def compact(x: float) -> str:
     """A number in at most seven characters (eight when negative and far from 1)."""
     text = number(x)
-    return text if len(text) <= 7 else f"{x:.1e}".replace("e-0", "e-").replace("e+0", "e")
+    return text if len(text) <= 7 else number(x, 3)

@@ -12,11 +12,11 @@ from PySide6.QtWidgets import QToolButton, QToolTip, QVBoxLayout, QWidget
 from kernel.results import RunResult
 from kernel.tiling import Tiling
 from visualizer.frame import Frame, RunView
+from visualizer.numbers import sci
 from visualizer.panels.canvas import Canvas, Sheet
 from visualizer.panels.error_map import ErrorMap
 from visualizer.panels.header import FittingCaption
 from visualizer.panels.panel import Panel
-from visualizer.panels.run_figures import sci
 from visualizer.panels.run_page import Page
 from visualizer.theme import Theme
 

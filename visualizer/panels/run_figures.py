@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from kernel.results import RunResult, Timing
+from visualizer.numbers import sci, three
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,8 @@ class Figure:
 def figures(result: RunResult) -> list[Figure]:
     """The numbers of a run, the most telling first."""
     lines: list[Figure] = []
-    error, eager = sci(result.o_error), sci(result.o_error_eager)
-    ratio = f"{_short(result.o_error / result.o_error_eager)} ×" if result.o_error_eager > 0 else f"{error} / {eager}"
-    whole = f"{error} / {eager} = {ratio}" if result.o_error_eager > 0 else ratio
-    bad = not result.o_error <= result.o_bound
-    lines.append(Figure("O error / eager error", (f"{whole}  bound {sci(result.o_bound)}", whole, ratio), bad))
-    lse, bad = sci(result.lse_error), not result.lse_error <= result.lse_bound
+    lines.append(_against_eager(result))
+    lse, bad = _error(result.lse_error), not result.lse_error <= result.lse_bound
     lines.append(Figure("L error", (f"{lse}  bound {sci(result.lse_bound)}", lse), bad))
     if result.compiled is not None:
         c = result.compiled
@@ -35,7 +32,8 @@ def figures(result: RunResult) -> list[Figure]:
         lines.append(Figure("registers · shared", (value,), c.spill_bytes > 0))
     lines.append(_mirror(result))
     if result.first_differing:
-        lines.append(Figure("first differing", (result.first_differing,), result.backend == "interpreter"))
+        forms = (result.first_differing, result.first_differing.partition(" (")[0])
+        lines.append(Figure("first differing", forms, result.backend == "interpreter"))
     lines.append(Figure("rows checked", (f"{result.rows_checked:,}",)))
     blocks = f"{result.block_m} × {result.block_n}"
     if result.compiled is not None:
@@ -52,6 +50,22 @@ def figures(result: RunResult) -> list[Figure]:
     return lines
 
 
+def _against_eager(result: RunResult) -> Figure:
+    """O's error beside that of eager attention, the ratio of the two, and the bound."""
+    error, eager, bound = _error(result.o_error), sci(result.o_error_eager), f"bound {sci(result.o_bound)}"
+    bad = not result.o_error <= result.o_bound
+    if not math.isfinite(result.o_error) or result.o_error_eager == 0:
+        return Figure("O error", (f"{error}  {bound}", error), bad)
+    ratio = f"{sci(result.o_error / result.o_error_eager)} ×"
+    whole = f"{error} / {eager} = {ratio}"
+    return Figure("O error / eager error", (f"{whole}  {bound}", whole, ratio), bad)
+
+
+def _error(x: float) -> str:
+    """An error; where it is infinite a value is NaN or infinite that should not be."""
+    return sci(x) if math.isfinite(x) else "not finite"
+
+
 def _mirror(result: RunResult) -> Figure:
     """Elements that differ from the mirror: none may under the interpreter, some do on a GPU."""
     o, lse = result.mirror_o_differing, result.mirror_lse_differing
@@ -59,9 +73,13 @@ def _mirror(result: RunResult) -> Figure:
     short = f"o {o:,} · lse {lse:,}"
     if o == lse == 0:
         return Figure("differs from mirror", (f"0 elements of o and lse{where}", "in 0 elements", "0"))
-    sizes = f"o {o:,} (≤ {sci(result.mirror_o_max)}) · lse {lse:,} (≤ {sci(result.mirror_lse_max)})"
+    sizes = f"o {o:,} ({_at_most(result.mirror_o_max)}) · lse {lse:,} ({_at_most(result.mirror_lse_max)})"
     bad = result.backend == "interpreter"
     return Figure("differs from mirror", (f"{sizes}{where}", sizes, short), bad)
+
+
+def _at_most(x: float) -> str:
+    return f"≤ {sci(x)}" if math.isfinite(x) else "not all finite"
 
 
 def device_forms(name: str) -> tuple[str, ...]:
@@ -70,27 +88,13 @@ def device_forms(name: str) -> tuple[str, ...]:
     return name, " ".join(plain.split()) or name
 
 
-def _short(ratio: float) -> str:
-    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
-
-
-def sci(x: float) -> str:
-    """A size in two digits: 3.2e-4; 0 and what is no number as they are."""
-    if not math.isfinite(x):
-        return "NaN" if math.isnan(x) else "inf" if x > 0 else "-inf"
-    if x == 0 or 0.01 <= abs(x) < 1000:
-        return f"{x:.2g}" if abs(x) < 100 else f"{x:.0f}"
-    mantissa, exponent = f"{x:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
 def milliseconds(ms: float) -> str:
     """A time in three digits with its unit."""
     if not math.isfinite(ms):
         return "?"
     if ms >= 1000:
-        return f"{ms / 1000:.3g} s"
-    return f"{ms:.3g} ms" if ms >= 1 else f"{ms * 1000:.3g} µs"
+        return f"{three(ms / 1000)} s"
+    return f"{three(ms)} ms" if ms >= 1 else f"{three(ms * 1000)} µs"
 
 
 def measured(timing: Timing) -> bool:

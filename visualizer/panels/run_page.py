@@ -10,9 +10,10 @@ from PySide6.QtGui import QColor, QFontMetrics
 
 from kernel.results import RunResult
 from visualizer.frame import RunView
+from visualizer.numbers import sci, three
 from visualizer.panels.canvas import LEFT, RIGHT, Sheet, wrap
 from visualizer.panels.error_map import DECADES, ErrorMap, legend, picture
-from visualizer.panels.run_figures import figures, measured, milliseconds, sci, spread
+from visualizer.panels.run_figures import figures, measured, milliseconds, spread
 from visualizer.panels.run_saved import draw_saved
 from visualizer.theme import Theme
 
@@ -155,8 +156,7 @@ class Page:
                 self.sheet.box(QRectF(left, top + (row - thick) / 2, timing.tflops * scale, thick), bar)
                 self._whisker([left + end * scale for end in spread(timing)], top + row / 2)
                 where = QRect(area.right() + 1 - value_width, top, value_width, row)
-                digits = f"{timing.tflops:.0f}" if timing.tflops >= 99.5 else f"{timing.tflops:.3g}"
-                self.sheet.text(where, digits, theme.code_font(12), ink, RIGHT)
+                self.sheet.text(where, three(timing.tflops), theme.code_font(12), ink, RIGHT)
             else:
                 where = QRect(left, top, area.width() - names, row)
                 self.sheet.text(where, timing.note or "not measured", small, theme.muted)
