@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -113,7 +114,24 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status. Bad input is one sentence on stderr and 2."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without "·" is no reason to lose a verdict
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        # what reads the output has gone, or its disk is full; nothing more can be written, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"flashscope: The output cannot be written: {error.strerror or error}.", file=sys.stderr)
+        return 1
+
+
+def _run(given: list[str]) -> int:
     known = parser()
     args, unknown = known.parse_known_args(_with_command(given))
     if unknown:
@@ -131,12 +149,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ProblemError, StateError, UsageError) as error:
         print(f"flashscope {args.command}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # whoever read the output has gone; nothing more can be written, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def version() -> str:

@@ -223,8 +223,10 @@ class Controller(QObject):
             if isinstance(error, StateError) and says_it_is_saved(path):
                 return self._open_saved(path)
             if isinstance(error, NoSession):
-                kinds = 'a session nor a saved result of "flashscope bench kernel --json"'
-                self.said.emit(f"{shown_name(path)} is neither {kinds}; it may be cut off, or from a newer FlashScope.")
+                kinds = (
+                    'session, no saved result of "flashscope bench kernel --json" and no tensors (.npz, .safetensors)'
+                )
+                self.said.emit(f"{shown_name(path)} is no {kinds}; it may be cut off.")
             else:
                 self.said.emit(str(error))
             return False

@@ -8,9 +8,8 @@ from typing import Final
 from PySide6.QtCore import QMimeData, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
-from kernel.bench_saved import says_it_is_saved
 from kernel.plain_file import is_there
-from visualizer.controller import TENSOR_SUFFIXES, Controller
+from visualizer.controller import Controller
 from visualizer.dialogs import ask_open, ask_save
 from visualizer.settings import Settings, last_session
 from visualizer.state import State, StateError, load, save
@@ -78,9 +77,6 @@ class Files(QObject):
             self.said.emit(
                 "Only files can be dropped here: a session or benchmark (.json), or tensors (.npz or .safetensors)."
             )
-        elif paths[0].suffix.lower() not in (".json", *TENSOR_SUFFIXES) and not says_it_is_saved(paths[0]):
-            kinds = "a session or benchmark (.json) nor tensors (.npz or .safetensors)"
-            self.said.emit(f"{paths[0].name} is neither {kinds}; drop one of these.")
         else:
             self.open(paths[0])
 

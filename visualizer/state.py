@@ -65,9 +65,13 @@ def from_json(text: str) -> State:
         data = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise NoSession("The session is not valid JSON; it may be cut off. Open another, or save it again.") from error
-    if not isinstance(data, dict) or data.get("flashscope") != FORMAT:
+    if not isinstance(data, dict) or "flashscope" not in data:
         raise NoSession(f'The file is not a FlashScope session (it lacks "flashscope": {FORMAT}).')
-    data.pop("flashscope")
+    found = data.pop("flashscope")
+    if found != FORMAT or type(found) is not int:
+        raise StateError(
+            f"The session's format is {shown(found)}, and this FlashScope reads {FORMAT}; open it in a newer one."
+        )
     problem = data.pop("problem", {})
     if not isinstance(problem, dict):
         raise StateError('"problem" in the session must be a group of fields, as in a saved session.')

@@ -337,3 +337,18 @@ def test_bench_kernel_without_a_gpu_says_so() -> None:
     done = flashscope("bench", "kernel", "--quick")
     assert done.returncode == 2
     assert done.stderr == "flashscope bench kernel: torch sees no CUDA GPU; run it where there is one.\n"
+
+
+def test_an_output_that_cannot_be_written_is_said() -> None:
+    command = [sys.executable, "-m", "visualizer.cli", "--version"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr == "flashscope: The output cannot be written: No space left on device.\n"
+
+
+def test_an_output_without_the_signs_still_gets_the_verdict() -> None:
+    done = flashscope("check", *SMALL, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("problem    batch 1 ? heads 1 ? seqlen 40 ?")
+    assert "The kernel is right" in done.stdout

@@ -336,8 +336,11 @@ def test_files_are_dropped_in(window: Window, tmp_path: Path) -> None:
     session.write_text('{"flashscope": 1, "step": 12, "problem": {"seqlen_q": 100}}')
     drop(window, session)
     assert (window.controller.state.step, window.controller.state.problem.seqlen_q) == (12, 100)
+    (tmp_path / "talk.pptx").write_bytes(b"\xff\x00")
     drop(window, tmp_path / "talk.pptx")
-    assert window.message_bar.sentence.startswith("talk.pptx is neither a session")
+    assert window.message_bar.sentence.startswith("talk.pptx is no session, no saved result")
+    drop(window, session.rename(tmp_path / "talk.flashscope"))
+    assert window.message_bar.sentence == ""
     drop(window)
     assert window.message_bar.sentence.startswith("Only files can be dropped here")
     tensors = tensors.rename(tmp_path / "QKV.NPZ")

@@ -55,7 +55,11 @@ BAD = {
     "cut off": (to_json(OPENING)[:-40], "not valid JSON"),
     "a list": ("[1, 2]", "not a FlashScope session"),
     "another program's": ('{"version": 3}', "not a FlashScope session"),
-    "a later format": (edited(flashscope=2), "not a FlashScope session"),
+    "a later format": (
+        edited(flashscope=2),
+        "session's format is 2, and this FlashScope reads 1; open it in a newer one",
+    ),
+    "a format that is no number": (edited(flashscope=True), "session's format is True"),
     "seqlen 10^9": (edited(seqlen_q=10**9), "seqlen_q is 1,000,000,000"),
     "seqlen -1": (edited(seqlen_q=-1), "seqlen_q is -1"),
     "seqlen many": (edited(seqlen_q="many"), "seqlen_q is 'many'"),
