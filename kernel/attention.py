@@ -53,6 +53,8 @@ def flash_attn_triton(
     torch.use_deterministic_algorithms(True), and an inf or NaN may spread in Hopper's gradients within its tile.
     For gradients in 16 bits the portable kernel also keeps what rounding cuts off o, as large as o; Hopper's does not,
     so that dq and dk of rows that two or three keys share are off by a rounding of o·do, as in FlashAttention.
+    Gradients are made from lse in float32: those of rows with |lse| > 2^22, where it has no digits left for the
+    number of equal scores, can be off by that number.
     Raises TypeError or ValueError, before anything is launched, when the tensors or the blocks cannot be.
     """
     causal, return_lse = flag("causal", causal), flag("return_lse", return_lse)
