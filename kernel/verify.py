@@ -255,9 +255,11 @@ def figures(errors: Errors, differences: Differences) -> dict[str, Any]:
 
 
 def size(x: float) -> str:
-    """An error in two digits: 3.2e-4."""
+    """An error in two digits: 3.2e-4, 0.31."""
     if not x or not np.isfinite(x):
         return f"{x:g}"
+    if 0.0995 <= x < 99.5:
+        return f"{x:.2f}" if x < 0.995 else f"{x:.1f}" if x < 9.95 else f"{x:.0f}"
     mantissa, exponent = f"{x:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
@@ -271,8 +273,8 @@ def place(problem: Problem, head: int, row: int) -> str:
 
 
 def _value(x: float) -> str:
-    """A value in words: NaN, ∞ or -∞, else three digits."""
-    return f"{x:.3g}".replace("inf", "∞").replace("nan", "NaN")
+    """A value in words: NaN, ∞ or −∞, else three digits."""
+    return f"{x:.3g}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−", 1 if x < 0 else 0)
 
 
 def _differs(a: np.ndarray, b: np.ndarray) -> np.ndarray:

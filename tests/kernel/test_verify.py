@@ -98,9 +98,9 @@ def test_float32_is_held_to_more() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0.25, r"off by 2.5e-1 \(allowed: \d.\de-4\)"),
-        (np.nan, r"NaN where it should be -?0\.\d+"),
-        (-np.inf, "-∞ where it .*"),
+        (0.25, r"off by 0.25 \(allowed: \d.\de-4\)"),
+        (np.nan, r"NaN where it should be −?0\.\d+"),
+        (-np.inf, "−∞ where it .*"),
     ],
 )
 def test_a_wrong_element_of_o_is_named(value: float, words: str) -> None:
@@ -136,7 +136,7 @@ def test_rows_that_see_no_key_must_say_so() -> None:
     lse[0, 3] = -100.0
     first = checked(problem, o, lse).first_bad
     assert first is not None
-    assert first.startswith("L is -100 where it should be -∞, first in row 3 of head 0 (program 1, rows 0 … 31)")
+    assert first.startswith("L is −100 where it should be −∞, first in row 3 of head 0 (program 1, rows 0 … 31)")
 
 
 def test_values_that_are_not_finite_where_exact_ones_are_not() -> None:

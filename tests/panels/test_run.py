@@ -318,6 +318,15 @@ def test_a_map_of_many_programs_stays_one_small_image(panel):
     assert image.pixelColor(image.width() - 1, image.height() - 1).name() == theme.DARK.bad.lower()
 
 
+@pytest.mark.parametrize("name", ["gpu", "interpreter", "wrong"])
+def test_the_strip_of_errors_in_the_window_says_what_its_colours_are(panel, name):
+    panel.resize(430, 235)
+    show(panel, STATES[name])
+    shown = [text.text for text in panel.canvas.sheet.texts]
+    assert "bound 6.5e-4" in shown and "over it" in shown
+    assert panel.maps[0].rect.height() >= 12
+
+
 def test_an_empty_problem_still_shows_its_run(panel):
     empty = Problem(seqlen_q=0)
     run = RunView(phase="done", result=made_up(empty, times=(), sentence="There are no query rows."))

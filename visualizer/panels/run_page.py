@@ -100,7 +100,7 @@ class Page:
         top += self._bars(area.adjusted(0, top, 0, 0), result, row) + px(6)
         one_line = 0
         if 0 not in result.o_tiles.shape:
-            one_line = max(row + px(4), min(px(7) * len(result.o_tiles), area.height() // 4))
+            one_line = max(row + px(4), min(px(7) * len(result.o_tiles), area.height() // 4)) + self._legend_height()
         top += self._figures(area.adjusted(0, top, 0, -one_line), result, row)
         self._map(area.adjusted(0, top + px(2), 0, 0), result, "O")
 
@@ -200,8 +200,10 @@ class Page:
         small, title = theme.ui_font(12), f"{name} error by tile"
         if area.height() < px(72):
             shown = self.sheet.text(QRect(area.left(), area.top(), area.width(), px(18)), title, small, theme.muted)
-            left, height = shown.rect.right() + px(14), min(px(12) * heads, area.height() - px(4))
-            rect = QRect(left, area.top() + px(3), area.right() + 1 - left, height)
+            left, room = shown.rect.right() + px(14), area.height() - px(6)
+            under = self._legend_height() if room >= px(12) + self._legend_height() else 0
+            rect = QRect(left, area.top() + px(3), area.right() + 1 - left, min(px(12) * heads, room - under))
+            below = QRect(area.left(), rect.bottom() + px(3), area.width(), under)
         else:
             head = QRect(area.left(), area.top(), area.width(), px(18))
             self.sheet.text(head, title, small, theme.text)
@@ -209,9 +211,7 @@ class Page:
             self.sheet.text(head, words, small, theme.muted, RIGHT)
             height = min(area.height() - px(22 + 24), px(100) * heads)
             rect = QRect(area.left(), area.top() + px(22), area.width(), height)
-            below = QRect(area.left(), rect.bottom() + px(6), area.width(), px(18))
-            if not self.run.stale:
-                self._legend(below, bound, DECADES[name], bool(np.isnan(tiles).any()))
+            below = QRect(area.left(), rect.bottom() + px(6), area.width(), self._legend_height())
         if rect.height() < 2 or rect.width() < 2:
             return 0
         found = ErrorMap(name, rect, heads, blocks)
@@ -230,6 +230,8 @@ class Page:
             self._frame(found.cell(int(head), int(block)))
         if self._cell is not None and name == "O":
             self._frame(found.cell(*self._cell))
+        if below.height():
+            self._legend(below, bound, DECADES[name], bool(np.isnan(tiles).any()))
         return rect.bottom() + px(24) - area.top()
 
     def _frame(self, cell: QRect) -> None:
@@ -237,6 +239,10 @@ class Page:
         r = QRectF(cell).adjusted(1, 1, -1, -1)
         around = [r.topLeft(), r.topRight(), r.bottomRight(), r.bottomLeft(), r.topLeft()]
         self.sheet.line(around, self.theme.text, self.theme.px(2))
+
+    def _legend_height(self) -> int:
+        """The colours of another problem's errors mean nothing here."""
+        return 0 if self.run.stale else self.theme.px(18)
 
     def _legend(self, area: QRect, bound: float, decades: int, some_unchecked: bool) -> None:
         theme, px = self.theme, self.theme.px
