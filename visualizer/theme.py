@@ -167,7 +167,8 @@ def load_fonts() -> None:
 
 def apply(app: QApplication, look: Theme) -> None:
     """Dresses the whole application: Fusion, an explicit palette and the style sheet, whatever the desktop says."""
-    app.setStyle(QStyleFactory.create("Fusion"))
+    if not app.styleSheet():  # a style set again polishes every widget once more
+        app.setStyle(QStyleFactory.create("Fusion"))
     app.setFont(look.ui_font())
     app.setPalette(palette(look))
     app.setStyleSheet(style_sheet(look))
