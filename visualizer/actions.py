@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from visualizer.tape import EVENTS
+
 if TYPE_CHECKING:
     from visualizer.window import Window
 
@@ -58,8 +60,8 @@ def _go() -> list[Action]:
     def step(text: str, id: str, call: Call, *keys: str, group: int = 1, tip: str = "") -> Action:
         return Action(id, text, call, keys, "&Go", group, tip, _has_steps)
 
-    def jump(event: str, text: str, next_keys: tuple[str, ...], previous_keys: tuple[str, ...]) -> list[Action]:
-        name = event.replace(" ", "_")
+    def jump(event: str, next_keys: tuple[str, ...], previous_keys: tuple[str, ...]) -> list[Action]:
+        name, text = event.replace(" ", "_"), EVENTS[event]
         return [
             step(f"Next {text}", f"go.next_{name}", lambda w: w.controller.jump(event, True), *next_keys, group=3),
             step(
@@ -81,10 +83,10 @@ def _go() -> list[Action]:
         step("First step", "go.first", lambda w: w.controller.change(step=0), "Home", group=2),
         step("Last step", "go.last", lambda w: w.controller.change(step=len(w.controller.tape) - 1), "End", group=2),
         step("Go to step…", "go.to", lambda w: w.show_palette("step "), "Ctrl+G", group=2),
-        *jump("max moved", "step that moves the row's max", ("N", "M"), ("P", "Shift+M")),
-        *jump("partial tile", "partly masked tile", ("D",), ("Shift+D",)),
-        *jump("store", "store", ("O",), ("Shift+O",)),
-        *jump("non-finite", "NaN or infinity", ("F",), ("Shift+F",)),
+        *jump("max moved", ("N", "M"), ("P", "Shift+M")),
+        *jump("partial tile", ("D",), ("Shift+D",)),
+        *jump("store", ("O",), ("Shift+O",)),
+        *jump("non-finite", ("F",), ("Shift+F",)),
         step(
             "Row above", "go.row_up", lambda w: w.select_row(-1), "Up", group=4, tip="Select the row above in the block"
         ),
@@ -124,7 +126,7 @@ def _view() -> list[Action]:
         ),
         Action("view.auto", "Matrix: what the step wrote", auto, ("1",), "&View/Matrix on the chip", checked=is_auto),
         Action("view.s", "Matrix: scores s", s, ("2",), "&View/Matrix on the chip", checked=is_s),
-        Action("view.p", "Matrix: probabilities p", p, ("3",), "&View/Matrix on the chip", checked=is_p),
+        Action("view.p", "Matrix: weights p", p, ("3",), "&View/Matrix on the chip", checked=is_p),
         Action(
             "view.ln", "L in natural logarithm", switch_unit, ("L",), "&View", 1,
             checked=lambda w: w.controller.state.lse_unit == "ln",

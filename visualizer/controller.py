@@ -18,7 +18,7 @@ from visualizer.presets import Preset
 from visualizer.resolve import resolve, resolve_place
 from visualizer.runs import Runs
 from visualizer.state import OPENING, NoSession, State, StateError, load, save
-from visualizer.tape import Tape
+from visualizer.tape import EVENTS, Tape
 
 FILL_SECONDS: Final = 0.006
 FILL_SECONDS_PLAYING: Final = 0.002
@@ -174,7 +174,7 @@ class Controller(QObject):
         found = self.tape.find(self.state.step, event, self.state.row, forward=forward)
         if found is None:
             where = "from here to the end" if forward else "before this step"
-            self.said.emit(f"No “{event}” was found {where}.")
+            self.said.emit(f"There is no {EVENTS[event]} {where}.")
         else:
             self.change(step=found)
 

@@ -17,7 +17,13 @@ from kernel.reference import exact_lse
 from kernel.tiling import Position, Tiling
 from visualizer.program import Program, between
 
-EVENTS: Final = ("max moved", "partial tile", "store", "non-finite")
+# what can be jumped to, and what a person reads
+EVENTS: Final = {
+    "max moved": "step that moves the row's max",
+    "partial tile": "partly masked tile",
+    "store": "store",
+    "non-finite": "NaN or infinity",
+}
 CACHE_BYTES: Final = 32 << 20
 KEPT_BYTES: Final = 192 << 20
 MIN_SPACING, MAX_SPACING = 64, 160

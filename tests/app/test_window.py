@@ -109,7 +109,7 @@ def test_letters_jump_to_events(window: Window) -> None:
     press(window, K.Key_O)
     assert names_at(window) == "store"
     press(window, K.Key_O, SHIFT)
-    assert window.message_bar.sentence == "No “store” was found before this step."
+    assert window.message_bar.sentence == "There is no store before this step."
     press(window, K.Key_N)
     moment = window.controller.tape[window.controller.state.step]
     assert moment.chip.m is not None and moment.chip.m_new is not None
@@ -492,3 +492,9 @@ def test_a_large_zoom_opens_no_higher_than_asked(
     assert window.look.zoom == 1.5
     dressed.processEvents()
     assert (window.width(), window.height()) == (1280, 800)
+
+
+def test_the_menus_name_an_event_with_the_same_words(window: Window) -> None:
+    go = {action.text() for name, action in window.menus.actions.items() if name.startswith("go.")}
+    jump = [action.text() for action in window.transport.jump_button.menu().actions() if action.text()]
+    assert len(jump) == 8 and set(jump) <= go

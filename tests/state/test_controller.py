@@ -255,7 +255,7 @@ def test_jumps_go_to_events_or_say_that_there_is_none(controller: Watched) -> No
     controller.jump("store", True)
     assert controller.tape.tiling.locate(controller.state.step).step == "store"
     controller.jump("store", False)
-    assert controller.sentences == ["No “store” was found before this step."]
+    assert controller.sentences == ["There is no store before this step."]
 
 
 def test_a_session_is_saved_and_opened(controller: Watched, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from visualizer.panels.switch import Switch
 from visualizer.theme import Theme
 
 CHOICES = (
-    ("auto", "auto", "Show what the step has just written: scores, then probabilities"),
+    ("auto", "auto", "Show what the step has just written: scores, then weights"),
     ("s", "s", "Keep showing the scores s = q·kᵀ"),
-    ("p", "p", "Show the probabilities p once they are there"),
+    ("p", "p", "Show the weights p once they are there"),
 )
 
 
@@ -31,7 +31,7 @@ class ChipPanel(Panel):
         super().__init__(theme, parent)
         self.canvas = ChipCanvas(theme)
         self.canvas.row_chosen.connect(lambda row: self.change.emit({"row": row}))
-        self.switch = Switch("Scores or probabilities", CHOICES)
+        self.switch = Switch("Scores or weights", CHOICES)
         self._held: tuple[tuple[str, int], ...] = ()
         self.switch.chosen.connect(lambda value: self.change.emit({"matrix": value}))
         self.header.insertWidget(1, self.switch)

@@ -25,12 +25,6 @@ from visualizer.tape import EVENTS
 from visualizer.theme import Theme
 
 SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-EVENT_WORDS: Final = {
-    "max moved": "max moved in the selected row",
-    "partial tile": "partial tile",
-    "store": "store",
-    "non-finite": "non-finite value",
-}
 
 
 class IconButton(QToolButton):
@@ -103,8 +97,8 @@ class JumpButton(QToolButton):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         menu = QMenu(self)
         for forward in (True, False):
-            for event in EVENTS:
-                action = menu.addAction(f"{'Next' if forward else 'Previous'} {EVENT_WORDS[event]}")
+            for event, words in EVENTS.items():
+                action = menu.addAction(f"{'Next' if forward else 'Previous'} {words}")
                 action.triggered.connect(lambda _=False, e=event, f=forward: self.chosen.emit(e, f))
             if forward:
                 menu.addSeparator()
