@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter
 
 # isort: split
@@ -21,6 +22,7 @@ class Scale(pg.AxisItem):
 
     def __init__(self, side: str, values: Values, theme: Theme) -> None:
         """values(low, high, pixels, theme): where the ticks stand."""
+        self._theme = theme  # the base class asks for the bounds
         super().__init__(side)
         self._values = values
         self.setGrid(255 if side == "left" else False)  # so that its bounds reach over the plot
@@ -33,6 +35,11 @@ class Scale(pg.AxisItem):
             self.setWidth(theme.px(42))
         else:
             self.setHeight(theme.px(16))
+
+    def boundingRect(self) -> QRectF:
+        """Numbers at the ends stand half outside; what the rectangle leaves out is not painted over."""
+        more = self._theme.px(24)
+        return super().boundingRect().adjusted(-more, -more, more, more)
 
     def paint(self, painter: QPainter, option: Any, widget: object) -> None:
         plot: Any = self.linkedView()

@@ -55,6 +55,8 @@ class LseCanvas(FocusRing):
         self._place_fit_button()
 
     def show_view(self, view: LseView) -> None:
+        if self.view is not None and view.sampled != self.view.sampled:
+            self.update()  # the legend's samples look otherwise
         if self.hovered is not None and (self.view is None or view.num_rows != self.view.num_rows):
             self.hovered = None  # the pointer may rest here while another problem comes
         self.view = view

@@ -148,6 +148,8 @@ class LsePlots(pg.GraphicsView):
         elif old.row != view.row and self._is_in_view(old.row) and not self._is_in_view(view.row):
             self._look_at(view.row)  # who looks elsewhere is left in peace
         self._give(view)
+        if old is None or _around(old) != _around(view):
+            self.viewport().update()
         if old is None or old.rows != view.rows:
             for block in self.blocks:
                 block.setRegion((view.rows[0] - 0.5, view.rows[1] - 0.5))
@@ -224,7 +226,7 @@ class LsePlots(pg.GraphicsView):
     def drawForeground(self, painter: QPainter, rect: QRectF) -> None:
         if self.view is not None:
             upper, lower = self.axes()
-            if rect.bottom() > upper.rect.bottom() and rect.left() < lower.rect.left():
+            if rect.bottom() > upper.rect.bottom() and rect.top() < lower.rect.top():
                 draw_names(painter, self.view, lower, self.theme)
             if self.view.blind_rows:
                 draw_blind(painter, self.view.blind_rows, upper, self.theme)
@@ -291,3 +293,14 @@ class LsePlots(pg.GraphicsView):
             self.double_clicked.emit()
         elif event.button() == Qt.MouseButton.LeftButton and row is not None:
             self.clicked.emit(row)
+
+
+def _around(view: LseView) -> tuple[object, ...]:
+    """What is written outside the curves, of which no curve knows that it has changed."""
+    return (
+        view.value_range,
+        view.difference_range,
+        view.difference_name,
+        view.mirror_difference is None,
+        view.blind_rows,
+    )
