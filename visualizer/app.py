@@ -58,6 +58,7 @@ def open_window(
     window = make_window(settings, file, state)
     window.first_painted.connect(lambda: _begin(window, worker if worker is not None else settings.worker))
     undo = [_close_on_signals(window.close), _tell_of_errors(window.say)]
+    window.dress.keep_on_screen()
     window.show()
     try:
         return app.exec()

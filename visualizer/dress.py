@@ -54,16 +54,16 @@ class Dress:
             self._put_on(self.look.name, zoom)
 
     def keep_on_screen(self) -> None:
-        """A smaller zoom where a presentation has grown beyond the screen, by the words of a lesson, say."""
+        """A smaller zoom where not all panels fit on the screen: a small one, or a presentation with a lesson's words."""
         zoom = self._largest_zoom(self.look.zoom)
-        if self.is_presenting and zoom < self.look.zoom:
+        if zoom < self.look.zoom:
             self._put_on(self.look.name, zoom)
 
     def _largest_zoom(self, wanted: float) -> float:
-        """`wanted`, or the largest zoom at which all panels still fit on the screen."""
+        """`wanted`, or the largest zoom at which all panels still fit on the screen; the smallest where none does."""
         screen, least = self._window.screen().size(), self._window.minimumSizeHint()
         fits = self.look.zoom * min(screen.width() / least.width(), screen.height() / least.height())
-        return max([zoom for zoom in ZOOMS if zoom <= min(wanted, fits)], default=1.0)
+        return max([zoom for zoom in ZOOMS if zoom <= min(wanted, fits)], default=ZOOMS[0])
 
     def _put_on(self, name: theme.ThemeName, zoom: float) -> None:
         self.look = theme.theme(name, zoom)

@@ -498,3 +498,12 @@ def test_the_menus_name_an_event_with_the_same_words(window: Window) -> None:
     go = {action.text() for name, action in window.menus.actions.items() if name.startswith("go.")}
     jump = [action.text() for action in window.transport.jump_button.menu().actions() if action.text()]
     assert len(jump) == 8 and set(jump) <= go
+
+
+def test_a_screen_too_small_for_the_window_gets_a_smaller_zoom(window: Window) -> None:
+    screen = window.screen().size()
+    assert window.minimumSizeHint().width() > screen.width()  # offscreen, 800 x 800
+    before = window.settings.zoom
+    window.dress.keep_on_screen()
+    assert window.look.zoom < 1.0 == before == window.settings.zoom
+    assert window.minimumSizeHint().width() <= screen.width()
