@@ -54,7 +54,7 @@ class Dress:
             self._put_on(self.look.name, zoom)
 
     def keep_on_screen(self) -> None:
-        """A smaller zoom where not all panels fit on the screen: a small one, or a presentation with a lesson's words."""
+        """A smaller zoom where not all panels fit: on a small screen, or in a presentation with a lesson's words."""
         zoom = self._largest_zoom(self.look.zoom)
         if zoom < self.look.zoom:
             self._put_on(self.look.name, zoom)
