@@ -211,7 +211,7 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
 
 def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
     chip = moment.chip
-    head, block, iteration, _ = moment.position
+    head, block, iteration, step = moment.position
     start, end = tape.tiling.rows(block)
     count = end - start
     history = tape.history(moment.index)
@@ -223,7 +223,9 @@ def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
         alpha = history.alpha[-1] if done else np.full(count, np.nan, np.float32)
     moved = None
     if chip.m_new is not None and chip.m is not None:
-        moved = int((chip.m_new[:count] > chip.m[:count]).sum())
+        old = tape.before(moment.index).m if step == "accumulate" else chip.m  # its last step makes m = m_new
+        assert old is not None
+        moved = int((chip.m_new > old)[:count].sum())
     assert m is not None and chip.l is not None
     return RowsView(
         rows=(start, end),

@@ -79,6 +79,23 @@ def test_row_max_is_worked_out_with_the_tapes_own_numbers():
     assert shown.rows.moved == moved
 
 
+def test_a_tile_says_at_each_of_its_steps_how_many_rows_it_has_moved():
+    p = Problem(heads=1, kv_heads=1, seqlen_q=70, seqlen_k=96, head_dim=16, block_m=32, block_n=16)
+    tape, moved = Tape(p), {}
+    for index in range(len(tape)):
+        _, block, iteration, step = tape[index].position
+        rows = resolve(State(problem=p, step=index), tape, RunView()).rows
+        assert rows is not None
+        known = iteration >= 0 and STEPS.index(step) >= STEPS.index("row_max")
+        assert (rows.moved is not None) == known
+        if step == "row_max":
+            chip, count = tape[index].chip, rows.rows[1] - rows.rows[0]
+            moved[block, iteration] = int((chip.m_new > chip.m)[:count].sum())
+        if known:
+            assert rows.moved == moved[block, iteration], (index, step)
+    assert len(set(moved.values())) > 2
+
+
 def test_arrays_are_cut_to_what_exists():
     p = Problem(seqlen_q=300, seqlen_k=77, head_dim=48, block_m=64, heads=1, kv_heads=1)
     tape = filled(p)
