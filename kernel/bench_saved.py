@@ -38,7 +38,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedBench:
-    """Forward times by shape, in the file's order, with NaN for a candidate that has none; and the machine's words."""
+    """Forward and backward times by shape, in the file's order, NaN where a candidate has none; the machine's words."""
 
     file: str
     gpu: str
@@ -46,6 +46,7 @@ class SavedBench:
     versions: tuple[str, ...]
     card: str
     shapes: dict[Shape, tuple[Timing, ...]]
+    backward: dict[Shape, tuple[Timing, ...]]
 
     def nearest(self, problem: Problem) -> tuple[Shape, bool]:
         """The shape most like the problem: by mask, then head_dim, then seqlen (as ratios); and whether all three fit.
@@ -106,14 +107,16 @@ def _parsed(name: str, data: dict[str, Any]) -> SavedBench:
     machine, cells = data["machine"], data["cells"]
     if not isinstance(cells, list) or len(cells) > MAX_CELLS:
         raise ValueError(f'"cells" is no list of at most {MAX_CELLS:,} measurements')
-    shapes: dict[Shape, tuple[Timing, ...]] = {}
+    directions: dict[str, dict[Shape, tuple[Timing, ...]]] = {"forward": {}, "backward": {}}
     for cell in cells:
-        if cell["direction"] == "forward":
+        shapes = directions.get(cell["direction"])
+        if shapes is not None:
             shape = Shape(_count(cell, "head_dim"), cell["causal"] is True, *(_count(cell, key) for key in SIZES))
             if len(shapes.get(shape, ())) >= MAX_TIMES:
                 raise ValueError(f"a shape has more than {MAX_TIMES} candidates")
             shapes[shape] = (*shapes.get(shape, ()), _timing(cell))
-    if not any(math.isfinite(timing.ms) for timings in shapes.values() for timing in timings):
+    forward = directions["forward"]
+    if not any(math.isfinite(timing.ms) for timings in forward.values() for timing in timings):
         raise ValueError("it holds no forward time")
     named = machine["versions"]
     order = [key for key in ("torch", "triton", "cudnn", "cuda") if key in named]
@@ -121,10 +124,21 @@ def _parsed(name: str, data: dict[str, Any]) -> SavedBench:
         file=name,
         gpu=words(machine["gpu"])[:60],
         date=words(machine["date"])[:10],
-        versions=tuple(f"{key} {words(named[key])[:20]}" for key in order),
+        versions=tuple(_version(key, words(named[key])[:20]) for key in order),
         card=_card(data.get("card")),
-        shapes=shapes,
+        shapes=forward,
+        backward=directions["backward"],
     )
+
+
+def _version(name: str, text: str) -> str:
+    """A package and its version; cuDNN gives its own as one number: 91900 is 9.19.0, 8902 is 8.9.2."""
+    if name == "cudnn":
+        name = "cuDNN"
+        if text.isdecimal():
+            major = 10_000 if int(text) >= 90_000 else 1_000
+            text = f"{int(text) // major}.{int(text) % major // 100}.{int(text) % 100}"
+    return f"{name} {text}"
 
 
 def _timing(cell: dict[str, Any]) -> Timing:
@@ -162,4 +176,11 @@ def _card(card: object) -> str:
     if not isinstance(last, dict):
         return ""
     parts = [("clocks.sm", "MHz"), ("power.draw", "W"), ("temperature.gpu", "°C")]
-    return " · ".join(f"{words(last[key])[:12]} {unit}" for key, unit in parts if key in last)
+    return " · ".join(f"{_whole(words(last[key])[:12])} {unit}" for key, unit in parts if key in last)
+
+
+def _whole(text: str) -> str:
+    try:
+        return f"{float(text):,.0f}"
+    except ValueError:
+        return text

@@ -189,7 +189,8 @@ class SourceView:
 class SavedView:
     """A saved benchmark at the shape nearest to the problem; is_same: the problem's own mask, head_dim and seqlen.
 
-    times are in the file's order, ms NaN where there is none; ratios are how many times as fast as cuDNN each is.
+    times (forward) and backward are in the file's order, ms NaN where there is none; ratios are how many times as fast
+    as cuDNN each is.
     """
 
     file: str
@@ -201,6 +202,8 @@ class SavedView:
     is_same: bool
     times: tuple[Timing, ...]
     ratios: tuple[float, ...]
+    backward: tuple[Timing, ...]
+    backward_ratios: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

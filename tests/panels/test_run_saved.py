@@ -18,22 +18,23 @@ from visualizer import theme as themes
 from visualizer.frame import Frame, RunView
 from visualizer.panels.run import RunPanel
 from visualizer.panels.run_figures import measured
+from visualizer.panels.run_saved import MORE, OURS
 from visualizer.saved import saved_view
 
 H200 = assets.path("benchmarks/h200.json")
 DATA = json.loads(Path(H200).read_text(encoding="utf-8"))
 BENCH = read_saved(Path(H200))
+NAMES = {OURS.get(cell["name"], cell["name"]) for cell in DATA["cells"]}
 
 
 @given(st.integers(0, len(DATA["cells"]) - 1))
-def test_every_forward_cell_is_what_the_file_says(at: int) -> None:
+def test_every_cell_is_what_the_file_says(at: int) -> None:
     cell = DATA["cells"][at]
-    if cell["direction"] != "forward":
-        return
     n = cell["seqlen"]
     problem = Problem(seqlen_q=n, seqlen_k=n, head_dim=cell["head_dim"], causal=cell["causal"], dtype="float16")
     view = saved_view(BENCH, problem)
-    timing = view.times[[t.name for t in view.times].index(cell["name"])]
+    times = view.times if cell["direction"] == "forward" else view.backward
+    timing = times[[t.name for t in times].index(cell["name"])]
     assert view.is_same and view.gpu == "NVIDIA H200" and f"batch {cell['batch']}, heads {cell['heads']}" in view.shape
     assert (timing.ms == cell["ms"]) if cell["ms"] else math.isnan(timing.ms)
 
@@ -47,6 +48,17 @@ def test_ratios_are_against_cudnn_and_the_nearest_shape_says_that_it_is_not_the_
     times = {t.name: t.ms for t in view.times}
     assert by_name["SDPA cuDNN"] == 1.0
     assert by_name["hopper"] == pytest.approx(times["SDPA cuDNN"] / times["hopper"])
+
+
+@pytest.mark.parametrize(("raw", "shown"), [("91900", "9.19.0"), ("8902", "8.9.2"), ("9.1", "9.1"), ("?", "?")])
+def test_what_the_machine_says_is_written_for_people(raw: str, shown: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    machine = DATA["machine"] | {"versions": {"torch": "2.11.0", "cudnn": raw}}
+    card = [{"clocks.sm": "1785", "power.draw": "683.14", "temperature.gpu": "[N/A]"}]
+    path.write_text(json.dumps(DATA | {"machine": machine, "card": card}))
+    bench = read_saved(path)
+    assert bench.versions == ("torch 2.11.0", f"cuDNN {shown}")
+    assert bench.card == "1,785 MHz · 683 W · [N/A] °C"
 
 
 @pytest.mark.parametrize(
@@ -100,13 +112,18 @@ def test_the_panel_says_whose_the_times_are_and_nothing_overlaps(qtbot, look, si
     assert panel.caption_label.text() == "saved measurement"
     assert f"{BENCH.gpu}, {BENCH.date}: from a file, not a run made here" in shown
     assert panel.close_button.isVisible() and ("nearest to yours" in " ".join(shown)) is not view.is_same
-    assert {t.name for t in view.times} <= set(shown)
-    bars = [shape.rect.width() for shape in panel.canvas.sheet.shapes if not shape.width]
-    speeds = [t.tflops for t in view.times if measured(t)]
-    assert len(bars) == len(speeds)
-    assert [bar / bars[0] for bar in bars] == pytest.approx([speed / speeds[0] for speed in speeds], rel=1e-3)
-    cudnn = next(t for t in view.times if t.name == "SDPA cuDNN")
-    assert any(text.split() == [f"{cudnn.tflops:.0f}", "1.00", "×"] for text in shown)
+    groups = [view.times, view.backward] if size[1] > 235 else [view.times]
+    assert [text for text in shown if text in ("forward", "backward")] == ["forward", "backward"][: len(groups)]
+    assert (MORE in shown) is (len(groups) == 1 and view.is_same), "there is room for it where the shape is one line"
+    speeds = [[t for t in group if measured(t)] for group in groups]
+    assert [text for text in shown if text in NAMES] == [OURS.get(t.name, t.name) for group in speeds for t in group]
+    bars = [shape for shape in panel.canvas.sheet.shapes if not shape.width]
+    assert len(bars) == sum(map(len, speeds))
+    for group in speeds:
+        widths = [bars.pop(0).rect.width() / t.tflops for t in group]
+        assert widths == pytest.approx([widths[0]] * len(widths), rel=1e-3)
+    assert shown.count("1.00") == len(groups), "cuDNN is as fast as itself"
+    assert shown.count("TFLOP/s") == shown.count("× cuDNN") == len(groups)
     for one, other in combinations(texts, 2):
         assert not one.rect.intersects(other.rect), (one.text, other.text)
     assert all(t.text == t.whole for t in texts)

@@ -14,7 +14,7 @@ from visualizer.numbers import sci, three
 from visualizer.panels.canvas import LEFT, RIGHT, Sheet, wrap
 from visualizer.panels.error_map import DECADES, ErrorMap, legend, picture
 from visualizer.panels.run_figures import figures, measured, milliseconds, spread
-from visualizer.panels.run_saved import draw_saved
+from visualizer.panels.run_saved import draw_saved, whisker
 from visualizer.theme import Theme
 
 MAX_COMPACT: Final = 4
@@ -82,7 +82,7 @@ class Page:
             percent.setHeight(px(18))
             self.sheet.text(percent, f"{done:.0%}", theme.code_font(12), theme.muted, RIGHT)
         rest = area.adjusted(0, used + px(10), -px(60), 0)
-        used += px(26) + self.sheet.wrapped(rest, "Cancel, above, stops it at once.", theme.ui_font(12), theme.muted)
+        used += px(26) + self.sheet.wrapped(rest, "Cancel stops it at once.", theme.ui_font(12), theme.muted)
         self._sentences(area, used, [(sentence, theme.muted) for sentence in INVITATION[1:]])
 
     def _stopped(self, area: QRect) -> None:
@@ -90,7 +90,7 @@ class Page:
         failed = run.phase == "failed"
         message = run.message or ("The run failed." if failed else "The run was cancelled.")
         used = self.sheet.wrapped(area, message, theme.ui_font(13), theme.bad if failed else theme.text) + px(8)
-        again = "Run kernel, above, tries again; the panels step on without it."
+        again = "Run kernel tries again; the panels step on without it."
         self.sheet.wrapped(area.adjusted(0, used, 0, 0), again, theme.ui_font(12), theme.muted)
 
     def _narrow(self, area: QRect, result: RunResult) -> None:
@@ -154,7 +154,7 @@ class Page:
             if measured(timing):
                 bar = theme.color("o") if at == 0 and not self.run.stale else QColor(theme.done)
                 self.sheet.box(QRectF(left, top + (row - thick) / 2, timing.tflops * scale, thick), bar)
-                self._whisker([left + end * scale for end in spread(timing)], top + row / 2)
+                whisker(self.sheet, theme, [left + end * scale for end in spread(timing)], top + row / 2)
                 where = QRect(area.right() + 1 - value_width, top, value_width, row)
                 self.sheet.text(where, three(timing.tflops), theme.code_font(12), ink, RIGHT)
             else:
@@ -166,12 +166,6 @@ class Page:
         unit = next((u for u in units if metrics.horizontalAdvance(u) <= area.width()), "TFLOP/s")
         self.sheet.text(QRect(area.left(), top, area.width(), px(14)), unit, theme.ui_font(11), theme.muted, RIGHT)
         return top + px(14) - area.top()
-
-    def _whisker(self, ends: list[float], y: float) -> None:
-        tick, ink = self.theme.px(3), self.theme.text
-        self.sheet.line([QPointF(ends[0], y), QPointF(ends[1], y)], ink)
-        for x in ends:
-            self.sheet.line([QPointF(x, y - tick), QPointF(x, y + tick)], ink)
 
     def _figures(self, area: QRect, result: RunResult, row: int) -> int:
         """The numbers that area has rows for, each in the fullest form that fits; returns the height used."""
