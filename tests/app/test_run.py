@@ -34,7 +34,7 @@ def test_run_shows_the_verdict_and_the_kernels_l(working: Window, qtbot) -> None
     press(working, K.Key_R, CTRL)
     assert phase(working) == "running"
     assert working.panels["run"].isVisible()
-    assert working.problem_bar.run_button.text() == "Cancel"
+    assert "Cancel" in working.problem_bar.run_button.text()
     until(qtbot, lambda: phase(working) != "running")
     view = working.controller.runs.view
     assert phase(working) == "done", view.message

@@ -244,10 +244,25 @@ def test_run_becomes_cancel_while_it_runs(host, qtbot):
     host.bar.cancel_requested.connect(lambda: asked.append("cancel"))
     qtbot.mouseClick(host.bar.run_button, Qt.MouseButton.LeftButton)
     host.bar.show_run(RunView(phase="running", worker="running", device="NVIDIA H200 · Triton 3.6.0"))
-    assert host.bar.run_button.text() == "Cancel"
+    assert host.bar.run_button.text().endswith("Cancel") and host.bar.run_button.objectName() != "primary"
     qtbot.mouseClick(host.bar.run_button, Qt.MouseButton.LeftButton)
     assert asked == ["run", "cancel"]
     assert (host.bar.device_label.text(), host.bar.worker_label.text()) == ("NVIDIA H200 · Triton 3.6.0", "running")
+
+
+def test_the_run_button_stays_in_its_place(host):
+    places = set()
+    for worker, device in (
+        ("", ""),
+        ("worker starting", ""),
+        ("worker ready", "AMD EPYC"),
+        ("running", "NVIDIA H200 · Triton 3.6.0"),
+        ("torch is not installed, so the kernel cannot run here.", "Intel Xeon Platinum 8481C: interpreted on CPU"),
+    ):
+        for phase in ("none", "running"):
+            host.bar.show_run(RunView(phase=phase, worker=worker, device=device))
+            places.add(host.bar.run_button.geometry().getRect())
+    assert len(places) == 1
 
 
 def test_a_long_worker_text_is_cut_and_whole_when_hovered(host):

@@ -149,7 +149,7 @@ def test_nothing_is_cut_or_overlaps(panel, qtbot, state, zoom):
         ("cancelled", "cancelled"),
         ("gpu", "✓ matches reference"),
         ("wrong", "✗ differs from reference"),
-        ("stale", "of another problem"),
+        ("stale", "from before the problem changed"),
     ],
 )
 def test_the_verdict_stands_at_the_top_right(panel, state, verdict):

@@ -41,6 +41,7 @@ FIELDS: Final = (
     ("block_n", "BLOCK_N", "Keys of one tile.", 4),
     ("sm_scale", "sm_scale", "Scale of the scores; auto, or nothing, means 1/√(head dim).", 6),
 )
+USUAL_DEVICE: Final = "NVIDIA H200 · Triton 3.6.0"
 FOLLOWERS: Final = {"heads": "kv_heads", "seqlen_q": "seqlen_k"}
 
 
@@ -97,7 +98,10 @@ class ProblemBar(QFrame):
         device, state = run.device, run.worker
         if not device and run.result is not None:
             device = run.result.device
-        self.run_button.setText("Cancel" if running else "▶  Run kernel")
+        self.run_button.setText("■  Cancel" if running else "▶  Run kernel")
+        self.run_button.setObjectName("" if running else "primary")
+        self.run_button.style().unpolish(self.run_button)
+        self.run_button.style().polish(self.run_button)
         self.run_button.setToolTip(
             "Stop the run; the worker starts anew." if running else "Run the kernel on this problem and check it."
         )
@@ -364,7 +368,7 @@ class ProblemBar(QFrame):
         px = self.theme.px
         margin, gap, top, height = px(14), px(7), px(6), px(38)
         metrics = QFontMetrics(self.theme.ui_font(12))
-        worker = min(max(map(metrics.horizontalAdvance, self._worker_texts)) + px(4), px(200))
+        worker = metrics.horizontalAdvance(USUAL_DEVICE) + px(4)  # whatever is said, the run button stays in its place
         for label, text in zip((self.device_label, self.worker_label), self._worker_texts, strict=True):
             label.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, worker))
         right = self.run_button.width() + px(14) + worker

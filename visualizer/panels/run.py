@@ -71,7 +71,7 @@ class RunPanel(Panel):
 
     def _show_verdict(self) -> None:
         run, theme = self.run, self.theme
-        text, color = "", theme.muted
+        text, short, color = "", "", theme.muted
         self.close_button.setVisible(run.saved is not None)
         if run.saved is not None:
             text = "saved measurement"
@@ -80,13 +80,13 @@ class RunPanel(Panel):
         elif run.phase in ("failed", "cancelled"):
             text, color = ("✗ failed", theme.bad) if run.phase == "failed" else ("cancelled", theme.muted)
         elif run.result is not None and run.stale:
-            text = "of another problem"
+            text, short = "from before the problem changed", "outdated"
         elif run.result is not None:
             text, color = ("✓ matches reference", theme.good) if run.result.ok else (_differs(run.result), theme.bad)
         dress = f"color: {color}; font-weight: 600;"
         if dress != self.caption_label.styleSheet():
             self.caption_label.setStyleSheet(dress)
-        self.caption.show(text, " ".join(text.split()[:2]))
+        self.caption.show(text, short or " ".join(text.split()[:2]))
         self.caption.fit()
 
     def _compose(self, size: QSize) -> Sheet:
