@@ -110,4 +110,5 @@ def test_any_float32_is_drawn_without_a_warning(qapp, y, limits, width):
     assert np.isfinite(line.upper[~np.isnan(line.upper)]).all()
     assert np.nanmin([*line.upper, 0.0]) >= 0
     assert not any(a.intersects(b) for a, b in pairwise(placed))
-    assert even([box.center().x() for box in placed[1:-1]])
+    assert even([box.center().x() for box in placed])
+    assert placed[0].left() >= 0 and (len(placed) == 1 or placed[-1].right() <= axes.rect.right() + look.px(4))

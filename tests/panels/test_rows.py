@@ -75,7 +75,7 @@ def test_the_rows_m_moved_in_are_counted(qtbot):
 def test_what_is_not_known_is_said_and_nothing_is_drawn_for_it(qtbot):
     panel, _ = shown(qtbot, frame_at(SMALL, "load_q"))
     canvas = panel.canvas
-    assert canvas.missing("m") == "all −∞: no key seen"
+    assert canvas.missing("m") == "all −∞: no key seen yet"
     assert canvas.missing("alpha") == "none yet"
     assert canvas.missing("l") == ""
     assert (canvas.readouts["m"], canvas.readouts["alpha"]) == ("−∞", "–")
@@ -83,6 +83,12 @@ def test_what_is_not_known_is_said_and_nothing_is_drawn_for_it(qtbot):
         line = outline(canvas.axes(quantity)[0], np.arange(32, 64), canvas.series[quantity].over_rows)
         assert line.path().isEmpty()
         assert line.dots() == []
+
+
+def test_rows_that_never_see_a_key_are_not_said_to_wait_for_one(qtbot):
+    for step in ("load_q", "store"):
+        panel, _ = shown(qtbot, frame_at(BLIND, step, block=0))
+        assert panel.canvas.missing("m") == "all −∞: no key seen"
 
 
 def test_rows_that_see_no_key_leave_a_gap(qtbot):
@@ -105,6 +111,23 @@ def test_alpha_of_the_tile_before_is_shown_until_its_own_is_there(qtbot):
     assert (before.alpha_tile, after.alpha_tile) == (1, 2)
     assert np.array_equal(before.alpha, done.alpha)
     assert not np.array_equal(before.alpha, after.alpha)
+
+
+def test_alpha_of_the_tile_before_is_called_so(qtbot):
+    for step, iteration, expected in (
+        ("load_q", 0, {}),
+        ("load_k", 0, {}),
+        ("alpha", 0, {}),
+        ("scores", 2, {"alpha": "last tile"}),
+        ("accumulate", 2, {}),
+        ("normalise", 0, {"alpha": "last tile"}),
+    ):
+        panel, _ = shown(qtbot, frame_at(SMALL, step, iteration=iteration))
+        assert panel.canvas.notes == expected, step
+        assert ("(last tile)" in panel.canvas.accessibleDescription()) == bool(expected)
+        room = panel.canvas.width() - panel.canvas.axes("alpha")[1].rect.right() - panel.theme.px(8 + 13)
+        metrics = QFontMetrics(panel.theme.ui_font(10.5))
+        assert all(metrics.horizontalAdvance(note) <= room for note in panel.canvas.notes.values())
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
@@ -172,8 +195,9 @@ def test_keys_move_the_row(qtbot):
 def test_one_row_and_one_tile_can_be_shown(qtbot):
     one = Problem(heads=1, kv_heads=1, seqlen_q=1, seqlen_k=5, head_dim=3, block_m=16, block_n=16)
     panel, changes = shown(qtbot, frame_at(one, "accumulate", block=0))
-    line = outline(panel.canvas.axes("m")[0], np.arange(1), panel.canvas.series["m"].over_rows)
-    assert len(line.dots()) == 1
+    for axes, values in zip(panel.canvas.axes("m"), panel.canvas.series["m"][:2], strict=True):
+        (dot,) = outline(axes, np.arange(1), values).dots()
+        assert dot.x() == pytest.approx(axes.rect.center().x())
     qtbot.mouseClick(panel.canvas, Qt.MouseButton.LeftButton, pos=panel.canvas.axes("m")[0].rect.center().toPoint())
     assert changes == [{"row": 0}]
 

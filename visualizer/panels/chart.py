@@ -173,18 +173,17 @@ def draw_grid(painter: QPainter, axes: Axes, y_values: list[float], theme: Theme
 
 
 def draw_x_ticks(painter: QPainter, axes: Axes, values: list[float], theme: Theme, font: QFont) -> list[QRectF]:
-    """Whole numbers below the rectangle, kept inside it at its ends; every second, or fourth, where they touch.
+    """Whole numbers below their places; every second, or fourth, where they touch, and none that would be cut.
 
-    Returns where they stand.
+    Left of the rectangle there is room, as for draw_grid's numbers. Returns where they stand.
     """
     metrics = QFontMetrics(font)
 
     def place(value: float) -> QRectF:
         width = metrics.horizontalAdvance(f"{value:,.0f}") + 1
-        x = float(axes.to_x(value)) - width / 2
-        x = min(max(x, axes.rect.left() - theme.px(4)), axes.rect.right() + theme.px(4) - width)
-        return QRectF(x, axes.rect.bottom() + theme.px(2), width, metrics.height())
+        return QRectF(float(axes.to_x(value)) - width / 2, axes.rect.bottom() + theme.px(4), width, metrics.height())
 
+    values = [v for v in values if place(v).right() <= axes.rect.right() + theme.px(4)] or values[:1]
     places = [place(value) for value in values]
     while any(b.left() < a.right() + theme.px(8) for a, b in pairwise(places)):
         values, places = values[::2], places[::2]

@@ -29,7 +29,9 @@ class Series(NamedTuple):
 
 
 class RowsCanvas(FocusRing):
-    """Shows a RowsView. `series` is what it draws, `readouts` the numbers beside the plots."""
+    """Shows a RowsView. `series` is what it draws, `readouts` the numbers beside the plots, `notes` whose they are
+    where not this tile's: those are drawn dotted.
+    """
 
     row_chosen = Signal(int)
 
@@ -41,6 +43,7 @@ class RowsCanvas(FocusRing):
         self.view: RowsView | None = None
         self.series: dict[str, Series] = {}
         self.readouts: dict[str, str] = {}
+        self.notes: dict[str, str] = {}
         self._ground: tuple[object, QPixmap] | None = None
         self._strips: dict[str, tuple[object, QPixmap]] = {}
         self.set_theme(theme)
@@ -65,7 +68,10 @@ class RowsCanvas(FocusRing):
         self.readouts = {q: compact(float(s.over_rows[view.row])) for q, s in self.series.items()}
         if view.alpha_tile < 0:
             self.readouts["alpha"] = "–"
-        described = ", ".join(f"{name} = {self.readouts[q]}" for q, name in QUANTITIES)
+        self.notes = {"alpha": "last tile"} if 0 <= view.alpha_tile != view.iteration else {}
+        described = ", ".join(
+            f"{name} = {self.readouts[q]}{f' ({self.notes[q]})' if q in self.notes else ''}" for q, name in QUANTITIES
+        )
         self.setAccessibleDescription(f"row {view.rows[0] + view.row}: {described}")
         self.update()
 
@@ -74,17 +80,17 @@ class RowsCanvas(FocusRing):
         assert self.view is not None
         px = self.theme.px
         left, right = px(42), px(62)
-        head, foot, gap, between = px(17), px(15), px(12), px(14)
+        head, foot, gap, between = px(17), px(17), px(12), px(14)
         width = self.width() - left - right - between
         height = (self.height() - head - foot - 2 * gap) / 3
         top = head + next(i for i, (q, _) in enumerate(QUANTITIES) if q == quantity) * (height + gap)
         first = round(width * 0.6)
         limits = self.series[quantity].limits
         start, end = self.view.rows
-        steps = max(1, self.view.iterations - 1)
+        last = max(1, self.view.iterations) - 0.5
         return (
-            Axes(QRectF(left, top, first, height), (start, max(start + 1, end - 1)), limits),
-            Axes(QRectF(left + first + between, top, width - first, height), (0, steps), limits),
+            Axes(QRectF(left, top, first, height), (start - 0.5, end - 0.5), limits),
+            Axes(QRectF(left + first + between, top, width - first, height), (-0.5, last), limits),
         )
 
     def paintEvent(self, event) -> None:
@@ -97,6 +103,7 @@ class RowsCanvas(FocusRing):
                 over_rows, history = self.axes(quantity)
                 painter.drawPixmap(QPointF(0, _strip_top(over_rows)), self._curves(quantity, over_rows, history))
                 self._paint_marks(painter, quantity, over_rows, history)
+                self._paint_missing(painter, quantity, over_rows)
                 self._paint_readout(painter, quantity, history)
             self.paint_ring(painter)
 
@@ -104,7 +111,7 @@ class RowsCanvas(FocusRing):
         """The curves of a quantity, drawn again only when one of them changes: a step changes one quantity at most."""
         assert self.view is not None
         view, series, ratio = self.view, self.series[quantity], self.devicePixelRatioF()
-        old = quantity == "alpha" and view.alpha_tile != view.iteration and view.iteration >= 0
+        old = quantity in self.notes
         numbers = (series.over_rows.tobytes(), series.history.tobytes())
         key = (self.width(), ratio, over_rows, history, numbers, old, view.alpha_tile < 0)
         kept = self._strips.get(quantity)
@@ -119,25 +126,25 @@ class RowsCanvas(FocusRing):
             color, rows = self.theme.word(quantity), np.arange(view.rows[0], view.rows[1])
             draw_line(painter, outline(over_rows, rows, series.over_rows), color, self.theme.zoom, dashed=old)
             draw_line(painter, outline(history, np.arange(len(series.history)), series.history), color, self.theme.zoom)
-            self._paint_missing(painter, quantity, over_rows)
+            self._paint_gaps(painter, quantity, over_rows)
         self._strips[quantity] = (key, pixmap)
         return pixmap
 
     def missing(self, quantity: str) -> str:
         """Why a quantity has nothing to draw over the rows; empty when it has."""
         assert self.view is not None
-        if np.isfinite(self.series[quantity].over_rows).any():
+        values = self.series[quantity].over_rows
+        if np.isfinite(values).any():
             return ""
         if quantity == "alpha" and self.view.alpha_tile < 0:
             return "none yet"
-        return "all −∞: no key seen" if (self.series[quantity].over_rows == -np.inf).all() else "not finite"
+        if not (values == -np.inf).all():
+            return "not finite"
+        is_early = len(self.view.history_m) < self.view.iterations
+        return "all −∞: no key seen yet" if is_early else "all −∞: no key seen"
 
     def _paint_missing(self, painter: QPainter, quantity: str, axes: Axes) -> None:
-        """Ticks for the rows without a finite value: -inf at the bottom, NaN and +inf loud at the top."""
-        assert self.view is not None
-        values = self.series[quantity].over_rows
-        if np.isfinite(values).all():
-            return
+        """Says why nothing is drawn, over the mark of the row."""
         text = self.missing(quantity)
         place = QFontMetrics(self._words).boundingRect(text).toRectF()
         place.moveCenter(axes.rect.center())
@@ -146,7 +153,12 @@ class RowsCanvas(FocusRing):
             painter.setPen(QColor(self.theme.muted))
             painter.fillRect(place.adjusted(-self.theme.px(4), 0, self.theme.px(4), 0), QColor(self.theme.panel))
             painter.drawText(axes.rect, Qt.AlignmentFlag.AlignCenter, text)
-        if quantity == "alpha" and self.view.alpha_tile < 0:
+
+    def _paint_gaps(self, painter: QPainter, quantity: str, axes: Axes) -> None:
+        """Ticks for the rows without a finite value: -inf at the bottom, NaN and +inf loud at the top."""
+        assert self.view is not None
+        values = self.series[quantity].over_rows
+        if np.isfinite(values).all() or (quantity == "alpha" and self.view.alpha_tile < 0):
             return
         size = self.theme.px(4)
         for where, y, color in (
@@ -193,6 +205,15 @@ class RowsCanvas(FocusRing):
         if letter:
             painter.setFont(self._letter)
             painter.drawText(QRectF(box.left(), box.top(), box.width(), letter), align, dict(QUANTITIES)[quantity])
+        if quantity in self.notes:
+            painter.setPen(QColor(self.theme.muted))
+            if letter:
+                painter.setFont(self._words)
+                painter.drawText(
+                    QRectF(box.left() + px(13), box.top() + 1, box.width() - px(13), letter),
+                    align,
+                    self.notes[quantity],
+                )
         painter.setFont(self._value)
         painter.drawText(QRectF(box.left(), box.top() + letter, box.width(), number), align, self.readouts[quantity])
 
