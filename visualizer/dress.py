@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QMainWindow
 
 from visualizer import theme
@@ -18,10 +19,16 @@ class Dressed(Protocol):
 
 
 class Dress:
-    """Holds the look; every change goes to all `parts`, and then to `fitted`."""
+    """Holds the look; every change goes to all `parts`, and then to `fitted`; `presented` makes room for a talk."""
 
-    def __init__(self, window: QMainWindow, settings: Settings, fitted: Callable[[], None]) -> None:
-        self._window, self._settings, self._fitted = window, settings, fitted
+    def __init__(
+        self,
+        window: QMainWindow,
+        settings: Settings,
+        fitted: Callable[[], None],
+        presented: Callable[[bool], None],
+    ) -> None:
+        self._window, self._settings, self._fitted, self._presented = window, settings, fitted, presented
         self.look = theme.theme(settings.theme, settings.zoom)
         self.parts: list[Dressed] = []
         self.is_presenting = False
@@ -40,10 +47,12 @@ class Dress:
         self._put_on(self.look.name, zoom)
 
     def switch_presentation(self) -> None:
-        """The whole screen, larger and without menus; a second time: back."""
+        """The whole screen, larger and without what a talk does not need; a second time: back."""
         window = self._window
         self.is_presenting = not self.is_presenting
         window.menuBar().setVisible(not self.is_presenting)
+        self._presented(self.is_presenting)
+        QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)  # sizes without what is gone
         if self.is_presenting:
             self._before = (self.look.zoom, window.isMaximized())
             window.showFullScreen()

@@ -35,6 +35,7 @@ class PanelLayout(QWidget):
         super().__init__(parent)
         self._panels = dict(panels)
         self._hidden: set[str] = set()
+        self._left_out: set[str] = set()
         self._front = "run"
         self._is_wide = False
         self.maximised: str | None = None
@@ -69,6 +70,7 @@ class PanelLayout(QWidget):
     def reset(self) -> None:
         """Every panel shown, in its first size."""
         self._hidden.clear()
+        self._left_out.clear()
         self.maximised = None
         self._show()
         self._front = "run"
@@ -78,22 +80,30 @@ class PanelLayout(QWidget):
 
     def is_shown(self, name: str) -> bool:
         """Whether the View menu has the panel shown."""
-        return name not in self._hidden
+        return name not in self._hidden | self._left_out
 
     def toggle(self, name: str) -> None:
         """Shows or hides a panel; the last one stays."""
         self._restore_sizes()
-        if name in self._hidden:
+        if not self.is_shown(name):
             self._hidden.discard(name)
-        elif len(self._hidden) + 1 < len(self._panels):
+            self._left_out.discard(name)
+        elif len(self._hidden | self._left_out) + 1 < len(self._panels):
             self._hidden.add(name)
         self._show()
 
     def bring_forward(self, name: str) -> None:
         """Of the panels that share a place, shows this one."""
-        if name in DECK and name not in self._hidden and name != self._front:
+        if name in DECK and name not in self._hidden and (name != self._front or name in self._left_out):
             self._front = name
+            self._left_out.discard(name)
             self._show()
+
+    def leave_out(self, names: Iterable[str]) -> None:
+        """Hides these panels for a while, if others are shown; what the View menu has hidden stays as it is."""
+        names = set(names)
+        self._left_out = names if set(self._panels) - self._hidden - names else set()
+        self._show()
 
     def maximise(self, name: str | None) -> None:
         """One panel alone, or all that are shown again (None, or the same panel a second time)."""
@@ -151,7 +161,7 @@ class PanelLayout(QWidget):
         self._show()
 
     def _show(self) -> None:
-        shown = {self.maximised} if self.maximised else set(self._panels) - self._hidden
+        shown = {self.maximised} if self.maximised else set(self._panels) - self._hidden - self._left_out
         deck = shown.intersection(DECK) if not self._is_wide else set()
         if len(deck) > 1:
             shown -= deck - {self._front}

@@ -18,7 +18,7 @@ from visualizer.dress import Dress
 from visualizer.files import Files, dropped_paths
 from visualizer.frame import Frame
 from visualizer.keys import KeyGuard
-from visualizer.layout import PanelLayout
+from visualizer.layout import DECK, PanelLayout
 from visualizer.lesson_bar import LessonBar
 from visualizer.menus import Menus
 from visualizer.message_bar import MessageBar
@@ -51,7 +51,7 @@ class Window(QMainWindow):
         super().__init__()
         self.controller, self.settings = controller, settings
         self.frame: Frame | None = None
-        self.dress = Dress(self, settings, self._dressed)
+        self.dress = Dress(self, settings, self._dressed, self._present)
         self._help: help.HelpDialog | None = None
         self._is_painted = False
         self.files = Files(controller, settings, self)
@@ -181,6 +181,13 @@ class Window(QMainWindow):
         """After the look has changed."""
         self._fit()
         self.menus.update()
+
+    def _present(self, on: bool) -> None:
+        """A presentation's room is for the tiles, the chip and the rows; a run that is started shows itself."""
+        self.problem_bar.setHidden(on)
+        self.panel_layout.leave_out(DECK if on else ())
+        if on:
+            self.setFocus()
 
     def _fit(self) -> None:
         px = self.look.px

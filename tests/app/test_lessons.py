@@ -73,15 +73,15 @@ def test_undo_leads_back_to_before_the_lesson(window: Window) -> None:
 def test_a_lesson_stays_on_a_small_screen_in_a_presentation(window: Window, qtbot: QtBot) -> None:
     class Projector:
         def size(self) -> QSize:
-            return QSize(1280, 800)
+            return QSize(1280, 540)
 
     window.screen = Projector  # type: ignore[method-assign]
     window.dress.switch_presentation()
-    window.resize(1280, 800)
-    qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 800)
+    window.resize(1280, 540)
+    qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 540)
     before = window.look.zoom
     assert before > 1
     window.lesson_bar.open(lessons()[0])
     qtbot.waitUntil(lambda: window.look.zoom < before)
-    qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 800)
+    qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 540)
     assert window.look.zoom >= 1

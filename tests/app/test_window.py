@@ -240,6 +240,30 @@ def test_presentation_fills_the_screen_and_comes_back(window: Window) -> None:
     assert window.look.zoom == window.settings.zoom == 1.0
 
 
+def test_a_presentation_gives_its_room_to_what_is_shown(window: Window) -> None:
+    before = {name for name, panel in window.panels.items() if panel.isVisible()}
+    window.problem_bar.edits["heads"].setFocus()
+    press(window, K.Key_F11)
+    assert window.problem_bar.isHidden()
+    assert {name for name, panel in window.panels.items() if panel.isVisible()} == before - {"run"}
+    assert window.panel_layout.hidden == frozenset(), "the View menu's own choices stay as they are"
+    assert window.menus.actions["view.panel.run"].isChecked() is False
+    press(window, K.Key_F11)
+    assert window.problem_bar.isVisible()
+    assert {name for name, panel in window.panels.items() if panel.isVisible()} == before
+
+
+def test_a_run_that_is_started_in_a_presentation_is_seen(window: Window) -> None:
+    press(window, K.Key_F11)
+    window.panel_layout.bring_forward("run")
+    assert window.panels["run"].isVisible() and window.problem_bar.isHidden()
+    window.menus.actions["view.panel.run"].trigger()
+    assert not window.panels["run"].isVisible()
+    press(window, K.Key_F11)
+    window.menus.actions["view.panel.run"].trigger()
+    assert window.panels["run"].isVisible()
+
+
 @pytest.mark.parametrize("name", ["tiles", "chip", "rows", "lse", "source", "run", "ledger"])
 def test_a_panel_alone_and_back(window: Window, name: str) -> None:
     before = {n: p.geometry() for n, p in window.panels.items() if p.isVisible()}

@@ -318,6 +318,8 @@ def test_everything_fits_without_overlap(host, qtbot, name, width, zoom, rows):
             assert text == other or not rect.intersects(area), (text, other)
     tops = {edit.mapTo(host.bar, QPoint(0, 0)).y() for edit in host.bar.edits.values()}
     assert len(tops) == rows
+    on_row = [[n for n, e in host.bar.edits.items() if e.mapTo(host.bar, QPoint(0, 0)).y() == top] for top in tops]
+    assert min(map(len, on_row)) >= 3, "no control is alone on its row"
     for label in host.bar.findChildren(QLabel):
         if label.isVisible() and label is not host.bar.bubble:
             assert QFontMetrics(label.font()).horizontalAdvance(label.text()) <= label.width(), label.text()

@@ -41,6 +41,7 @@ FIELDS: Final = (
     ("block_n", "BLOCK_N", "Keys of one tile.", 4),
     ("sm_scale", "sm_scale", "Scale of the scores; auto, or nothing, means 1/√(head dim).", 6),
 )
+SECOND_ROW: Final = 1 + [name for name, *_ in FIELDS].index("block_m")  # the presets stand before the fields
 USUAL_DEVICE: Final = "NVIDIA H200 · Triton 3.6.0"
 FOLLOWERS: Final = {"heads": "kv_heads", "seqlen_q": "seqlen_k"}
 
@@ -381,8 +382,10 @@ class ProblemBar(QFrame):
         indent, row = margin + widths[0] + gap + px(8), 0
         # before it has a place its width means nothing, and rows for that would make the window too high
         x, end = margin, self.width() - margin - right - gap if self._has_place else 1 << 20
+        wraps = x + sum(widths) + gap * (len(widths) - 1) + px(8) > end
         for at, (group, width) in enumerate(zip(self._groups, widths, strict=True)):
-            if at and x + width > end and x > indent:
+            # a second row has all that is not about the tensors' shapes, never one lonely control
+            if at and x > indent and (x + width > end or (wraps and row == 0 and at == SECOND_ROW)):
                 row, x, end = row + 1, indent, self.width() - margin
             group.setGeometry(x, top + row * (height + px(4)), width, height)
             x += width + gap + (px(8) if at == 0 else 0)

@@ -82,7 +82,7 @@ class Page:
             percent.setHeight(px(18))
             self.sheet.text(percent, f"{done:.0%}", theme.code_font(12), theme.muted, RIGHT)
         rest = area.adjusted(0, used + px(10), -px(60), 0)
-        used += px(26) + self.sheet.wrapped(rest, "Cancel stops it at once.", theme.ui_font(12), theme.muted)
+        used += px(26) + self.sheet.wrapped(rest, "Press Cancel to stop it at once.", theme.ui_font(12), theme.muted)
         self._sentences(area, used, [(sentence, theme.muted) for sentence in INVITATION[1:]])
 
     def _stopped(self, area: QRect) -> None:
@@ -90,7 +90,7 @@ class Page:
         failed = run.phase == "failed"
         message = run.message or ("The run failed." if failed else "The run was cancelled.")
         used = self.sheet.wrapped(area, message, theme.ui_font(13), theme.bad if failed else theme.text) + px(8)
-        again = "Run kernel tries again; the panels step on without it."
+        again = "Press Run kernel to try again; the panels step on without it."
         self.sheet.wrapped(area.adjusted(0, used, 0, 0), again, theme.ui_font(12), theme.muted)
 
     def _narrow(self, area: QRect, result: RunResult) -> None:
