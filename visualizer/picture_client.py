@@ -37,8 +37,8 @@ class PictureClient:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def draw(self, request: dict[str, Any]) -> str:
-        """Draws, and returns Qt's version. Raises PictureError."""
+    def draw(self, request: dict[str, Any]) -> dict[str, str]:
+        """Draws; `qt` is Qt's version, `wrong` what is wrong with outputs, or "". Raises PictureError."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -58,7 +58,7 @@ class PictureClient:
         answer = json.loads(line)
         if "error" in answer:
             raise PictureError(answer["error"])
-        return answer["qt"]
+        return answer
 
     def close(self) -> None:
         """Ends the process."""

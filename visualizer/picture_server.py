@@ -1,7 +1,7 @@
 """A process that draws panels on request, for the pytest plugin: Qt stays out of the tests' own process.
 
 It reads one JSON request a line from stdin, writes the picture to the file that the request names, and answers with one
-JSON line on stdout: {"qt": "6.11.3"}, or {"error": "one sentence"}.
+JSON line on stdout: {"qt": "6.11.3", "wrong": ""}, or {"error": "one sentence"}. `wrong`: what is wrong with outputs.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ def _answer(app: Any, request: dict[str, Any], scale: float) -> dict[str, str]:
     from visualizer.state import StateError
 
     try:
-        _draw(app, request, scale)
+        wrong = _draw(app, request, scale)
     except (RequestError, ProblemError, SavedError, StateError, UsageError, RenderError) as error:
         return {"error": str(error)}
-    return {"qt": qVersion()}
+    return {"qt": qVersion(), "wrong": wrong}
 
 
-def _draw(app: Any, request: dict[str, Any], scale: float) -> None:
+def _draw(app: Any, request: dict[str, Any], scale: float) -> str:
+    """Writes the picture; returns what is wrong with the outputs in it, or ""."""
     from visualizer.frame import RunView
     from visualizer.render import WHAT, RenderError, natural_size, picture, write
     from visualizer.saved import saved_run
@@ -61,16 +62,18 @@ def _draw(app: Any, request: dict[str, Any], scale: float) -> None:
     if what not in WHAT:
         raise RenderError(f"There is no panel {what!r}; choose {', '.join(WHAT[:-1])} or {WHAT[-1]}.")
     state = _placed(_state(request), request)
-    run = RunView()
+    run, wrong = RunView(), ""
     if state.bench is not None and what in ("run", "window"):
         run = saved_run(state.bench, state.problem)
     if request["outputs"] is not None:
         result = _graded(state.problem, Path(request["outputs"]), request["lse_unit"])
         run = RunView(phase="done", message=result.sentence, worker="outputs of a test", result=result)
+        wrong = "" if result.ok else result.sentence
     width, height = request["size"] or natural_size(what)
     size = (int(width), int(height))
     image = picture(app, what, state, size=size, scale=scale, theme=request["theme"], zoom=request["zoom"], run=run)
     write(image, Path(request["out"]))
+    return wrong
 
 
 def _state(request: dict[str, Any]):

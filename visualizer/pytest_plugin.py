@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from visualizer.snapshot import Snapshots
 
 MODES: Final = ("all", "changed", "missing")
+WRITTEN, WRONG = "flashscope_written", "flashscope_wrong"  # properties of a test
 
 
 def _mode(text: str) -> str:
@@ -52,11 +53,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    snapshots = config.stash.get(_SNAPSHOTS, None)
-    if snapshots is not None and snapshots.written:
-        terminalreporter.section("goldens written; look at them before you commit them")
-        for path in snapshots.written:
-            terminalreporter.write_line(os.path.relpath(path, config.invocation_params.dir))
+    # from the tests' reports, which reach this process from pytest-xdist's workers, too
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    noted = [note for report in reports for note in getattr(report, "user_properties", ())]
+    for kind, title in (
+        (WRITTEN, "goldens written; look at them before you commit them"),
+        (WRONG, "goldens that show a WRONG kernel; tests pass as long as it stays as wrong"),
+    ):
+        notes = sorted({str(value) for name, value in noted if name == kind})
+        if notes:
+            terminalreporter.section(title)
+        for note in notes:
+            path, _, words = note.partition(": ")
+            path = os.path.relpath(path, config.invocation_params.dir)
+            terminalreporter.write_line(f"{path}: {words}" if words else path)
 
 
 def in_ci() -> bool:
@@ -78,15 +88,24 @@ def panel_snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
             config.getoption("flashscope_update"), config.getoption("flashscope_failures"), in_ci()
         )
     folder = request.path.parent / config.getini("flashscope_goldens")
-    return PanelSnapshot(config.stash[_SNAPSHOTS], folder, _name(request), tmp_path_factory)
+    return PanelSnapshot(
+        config.stash[_SNAPSHOTS], folder, _name(request), tmp_path_factory, request.node.user_properties
+    )
 
 
 class PanelSnapshot:
     """What the fixture `panel_snapshot` gives."""
 
-    def __init__(self, snapshots: Snapshots, folder: Path, test: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        folder: Path,
+        test: str,
+        tmp_path_factory: pytest.TempPathFactory,
+        notes: list[tuple[str, object]],
+    ) -> None:
         self._snapshots, self._folder, self._test = snapshots, folder, test
-        self._tmp_path_factory = tmp_path_factory
+        self._tmp_path_factory, self._notes = tmp_path_factory, notes
         self._names: set[str] = set()
 
     def __call__(
@@ -126,15 +145,25 @@ class PanelSnapshot:
         if name in self._names:
             pytest.fail(f"The golden {name!r} was compared before in this test; give each picture a name.")
         self._names.add(name)
-        self._snapshots.check(
-            self._folder / f"{name}.png",
-            {
-                "panel": panel, "preset": preset, "session": None if session is None else os.path.abspath(session),
-                "step": step, "head": head, "theme": theme, "size": size, "zoom": zoom, "fields": fields,
-            },
-            {"q": q, "k": k, "v": v, "o": o, "lse": lse},
-            lse_unit=lse_unit, scale=scale, tolerance=tolerance, make_folder=self._failures,
-        )  # fmt: skip
+        golden = self._folder / f"{name}.png"
+        try:
+            outcome = self._snapshots.check(
+                golden,
+                {
+                    "panel": panel, "preset": preset,
+                    "session": None if session is None else os.path.abspath(session), "step": step, "head": head, "theme": theme,
+                    "size": size, "zoom": zoom, "fields": fields,
+                },
+                {"q": q, "k": k, "v": v, "o": o, "lse": lse},
+                lse_unit=lse_unit, scale=scale, tolerance=tolerance, make_folder=self._failures,
+            )  # fmt: skip
+        except (ValueError, AssertionError) as error:
+            # the sentence is for the person; how it came about inside here is not
+            raise error.with_traceback(None) from None
+        if outcome.written:
+            self._notes.append((WRITTEN, str(golden)))
+        if outcome.wrong:
+            self._notes.append((WRONG, f"{golden}: {outcome.wrong}"))
 
     def _failures(self, name: str) -> Path:
         return self._tmp_path_factory.mktemp(f"golden-{name}")

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -18,11 +18,25 @@ from visualizer.picture_client import PictureClient, PictureError
 QT_KEY: Final = "Qt"
 
 
+class Drawn(NamedTuple):
+    """A picture, the Qt that drew it, and what is wrong with the outputs in it: a sentence, or ""."""
+
+    image: Image.Image
+    qt: str
+    wrong: str
+
+
+class Outcome(NamedTuple):
+    """A comparison that passed: whether the golden was made or changed, and what is wrong with its outputs, or ""."""
+
+    written: bool
+    wrong: str
+
+
 class Snapshots:
-    """Every comparison of one run of the tests. `written`: the goldens that were made or changed."""
+    """Every comparison of one run of the tests."""
 
     def __init__(self, update: str | None, failures: Path | None, ci: bool) -> None:
-        self.written: list[Path] = []
         self._update, self._failures, self._ci = update, failures, ci
         self._folder = tempfile.TemporaryDirectory(prefix="flashscope-")
         self._clients: dict[float, PictureClient] = {}
@@ -37,21 +51,27 @@ class Snapshots:
         scale: float,
         tolerance: float,
         make_folder: Callable[[str], Path],
-    ) -> None:
+    ) -> Outcome:
         """Raises AssertionError when the picture is not the golden's, and ValueError when it cannot be drawn."""
         __tracebackhide__ = True
-        actual, qt = self._draw(request, tensors, lse_unit, scale)
+        drawn = self._draw(request, tensors, lse_unit, scale)
         if not golden.exists():
-            self._missing(golden, actual, qt)
-            return
-        found = diff.compare(diff.read(golden), actual, tolerance, golden.name)
-        if found.same and self._update != "all":
-            return
-        if self._update in ("all", "changed"):
-            if not found.same or tolerance:
-                self._write(golden, actual, qt)
-            return
-        raise AssertionError(self._report(golden, found, qt, make_folder))
+            if self._update not in ("all", "missing"):
+                raise AssertionError(self._missing(golden) + _verdict(drawn))
+            return self._write(golden, drawn)
+        replace = self._update in ("all", "changed")
+        try:
+            before = diff.read(golden)
+        except diff.DiffError as error:
+            if replace:
+                return self._write(golden, drawn)
+            raise AssertionError(self._unreadable(golden, str(error), drawn, make_folder)) from None
+        found = diff.compare(before, drawn.image, tolerance, golden.name)
+        if replace and (not found.same or (tolerance and self._update == "all")):
+            return self._write(golden, drawn)
+        if not found.same:
+            raise AssertionError(self._report(golden, found, drawn, make_folder))
+        return Outcome(False, drawn.wrong)
 
     def close(self) -> None:
         """Ends the processes that draw."""
@@ -59,9 +79,7 @@ class Snapshots:
             client.close()
         self._folder.cleanup()
 
-    def _draw(
-        self, request: dict[str, Any], tensors: dict[str, Any], lse_unit: str, scale: float
-    ) -> tuple[Image.Image, str]:
+    def _draw(self, request: dict[str, Any], tensors: dict[str, Any], lse_unit: str, scale: float) -> Drawn:
         if lse_unit not in ("log2", "ln"):
             raise ValueError(f"lse_unit is {lse_unit!r}; choose 'log2' (base 2) or 'ln' (natural).")
         folder = Path(self._folder.name)
@@ -73,41 +91,54 @@ class Snapshots:
                 client.close()
             client = self._clients[scale] = PictureClient(scale)
         try:
-            qt = client.draw(request | paths | {"lse_unit": lse_unit, "out": str(out)})
+            answer = client.draw(request | paths | {"lse_unit": lse_unit, "out": str(out)})
         except PictureError as error:
             raise ValueError(str(error)) from None
-        return diff.read(out), qt
+        return Drawn(diff.read(out), **answer)
 
-    def _missing(self, golden: Path, actual: Image.Image, qt: str) -> None:
-        __tracebackhide__ = True
-        if self._update in ("all", "missing"):
-            self._write(golden, actual, qt)
-            return
+    def _missing(self, golden: Path) -> str:
         how = "In CI none is made: make it where somebody looks at it, with" if self._ci else "Make it with"
-        raise AssertionError(f"There is no golden {golden}. {how} pytest --update-goldens=missing, and commit it.")
+        return f"There is no golden {golden}. {how} pytest --update-goldens=missing, and commit it."
 
-    def _write(self, golden: Path, actual: Image.Image, qt: str) -> None:
+    def _write(self, golden: Path, drawn: Drawn) -> Outcome:
         notes = PngInfo()
-        notes.add_text(QT_KEY, qt)
-        diff.save(small(actual), golden, notes)
-        self.written.append(golden)
+        notes.add_text(QT_KEY, drawn.qt)
+        diff.save(small(drawn.image), golden, notes)
+        return Outcome(True, drawn.wrong)
 
-    def _report(self, golden: Path, found: diff.Comparison, qt: str, make_folder: Callable[[str], Path]) -> str:
-        folder = make_folder(golden.stem) if self._failures is None else self._failures.absolute() / golden.stem
+    def _unreadable(self, golden: Path, why: str, drawn: Drawn, make_folder: Callable[[str], Path]) -> str:
+        folder = self._failure_folder(golden, make_folder)
+        diff.save(drawn.image, folder / "actual.png")
+        return (
+            f"The golden cannot be compared with: {why}{_verdict(drawn)}\n"
+            f"actual.png is in {folder}\nIf it is right: pytest --update-goldens=changed"
+        )
+
+    def _failure_folder(self, golden: Path, make_folder: Callable[[str], Path]) -> Path:
+        return make_folder(golden.stem) if self._failures is None else self._failures.absolute() / golden.stem
+
+    def _report(self, golden: Path, found: diff.Comparison, drawn: Drawn, make_folder: Callable[[str], Path]) -> str:
+        folder = self._failure_folder(golden, make_folder)
         for name, picture in (("expected", found.before), ("actual", found.after), ("difference", found.difference())):
             if picture is not None:
                 diff.save(diff.loaded(picture), folder / f"{name}.png")
         diff_report.write([found], folder / "report.html", f"the golden {golden}", "this run")
         with Image.open(golden) as picture:
-            made_with = picture.info.get(QT_KEY, qt)
+            made_with = picture.info.get(QT_KEY, drawn.qt)
         older = ""
-        if made_with != qt:
-            older = f" It was made with Qt {made_with}, and Qt {qt} is installed: pictures of different Qts differ."
+        if made_with != drawn.qt:
+            older = (
+                f" It was made with Qt {made_with}, and Qt {drawn.qt} is installed: pictures of different Qts differ."
+            )
         return (
-            f"The picture differs from the golden {os.path.relpath(golden)}: {found.reason}.{older}\n"
+            f"The picture differs from the golden {os.path.relpath(golden)}: {found.reason}.{older}{_verdict(drawn)}\n"
             f"expected.png, actual.png, difference.png and report.html are in {folder}\n"
             "If the new picture is right: pytest --update-goldens=changed"
         )
+
+
+def _verdict(drawn: Drawn) -> str:
+    return f"\n{drawn.wrong}" if drawn.wrong else ""
 
 
 def small(image: Image.Image) -> Image.Image:

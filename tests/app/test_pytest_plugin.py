@@ -109,6 +109,55 @@ def test_a_golden_is_made_kept_and_broken(tmp_path: Path) -> None:
     assert golden.read_bytes() == made
 
 
+def test_a_golden_of_a_wrong_kernel_says_so(tmp_path: Path) -> None:
+    """Where it is made, each time it passes, and in the failure of a kernel that broke."""
+    golden = tmp_path / "goldens" / "test_it-test_own.png"
+    wrong = r"goldens/test_it-test_own\.png: The kernel is wrong: .*row \d+"
+    write(tmp_path, OWN)
+    right = run(tmp_path, "--update-goldens=missing")
+    assert "goldens/test_it-test_own.png\n" in right.stdout
+    assert "WRONG" not in right.stdout
+    write(tmp_path, OWN, wrong=0.5)
+    broken = run(tmp_path)
+    assert counts(broken) == {"failed": 1}
+    assert re.search(r"^E +The kernel is wrong: .*row \d+", broken.stdout, re.MULTILINE), broken.stdout
+    golden.unlink()
+    assert "The kernel is wrong: " in run(tmp_path).stdout
+    for options in (["--update-goldens=missing"], []):
+        done = run(tmp_path, *options)
+        assert counts(done) == {"passed": 1}
+        assert "goldens that show a WRONG kernel" in done.stdout
+        assert re.search(wrong, done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("broken", [b"", b"no picture", None], ids=["empty", "text", "cut off"])
+def test_a_golden_that_cannot_be_read(tmp_path: Path, broken: bytes | None) -> None:
+    """One sentence and the new picture; an update replaces it."""
+    write(tmp_path, OWN)
+    assert counts(run(tmp_path, "--update-goldens=missing")) == {"passed": 1}
+    golden = tmp_path / "goldens" / "test_it-test_own.png"
+    whole = golden.read_bytes()
+    for mode in ("all", "changed"):
+        golden.write_bytes(whole[: len(whole) // 2] if broken is None else broken)
+        done = run(tmp_path, "--golden-failures=failures", "--update-goldens=missing")
+        assert counts(done) == {"failed": 1}
+        assert "test_it-test_own.png is not a readable PNG file" in done.stdout
+        assert "Traceback" not in done.stdout
+        assert not re.search(r"PIL|snapshot\.py|pytest_plugin\.py", done.stdout), done.stdout
+        assert read(tmp_path / "failures/test_it-test_own/actual.png").size == (480, 300)
+        assert counts(run(tmp_path, f"--update-goldens={mode}")) == {"passed": 1}
+        assert golden.read_bytes() == whole
+
+
+def test_two_workers_of_xdist_report_what_they_wrote(tmp_path: Path) -> None:
+    write(tmp_path, OWN + OWN.replace("test_own", "test_other"), wrong=0.5)
+    done = run(tmp_path, "-n", "2", "--update-goldens=missing")
+    assert counts(done) == {"passed": 2}, done.stdout
+    for name in ("own", "other"):
+        assert f"\ngoldens/test_it-test_{name}.png\n" in done.stdout
+        assert f"\ngoldens/test_it-test_{name}.png: The kernel is wrong" in done.stdout
+
+
 def test_what_can_be_drawn_and_what_cannot(tmp_path: Path) -> None:
     write(
         tmp_path,
