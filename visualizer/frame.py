@@ -147,15 +147,17 @@ class LseView:
     the rows where both are known. max_*: the largest of them, None where nothing is known, NaN where the kernel's L is
     NaN and the other is not. stored_rows: how many rows the mirror has stored. blind_rows: the first so many rows see
     no key, so their L is -inf. value_range and difference_range: limits of the axes, rounded outwards, from all that
-    is known of this head. mirror_difference is kernel minus mirror (seqlen_q,). The arrays of two frames are the same
-    objects where nothing has changed.
+    is known of this head, None where no finite value is. is_coming: the mirror has not worked out every row yet.
+    mirror_difference is kernel minus mirror (seqlen_q,). The arrays of two frames are the same objects where nothing
+    has changed.
     """
 
     head: int
     num_rows: int
     blind_rows: int
-    value_range: tuple[float, float]
-    difference_range: float
+    value_range: tuple[float, float] | None
+    difference_range: float | None
+    is_coming: bool
     unit: str
     mirror: np.ndarray
     kernel: np.ndarray | None

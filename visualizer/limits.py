@@ -16,11 +16,11 @@ def one_two_five(x: float) -> float:
     return next((f * power for f in (1, 2, 5) if x <= f * power * (1 + 1e-9)), 10 * power)
 
 
-def outwards(arrays: Iterable[np.ndarray], otherwise: tuple[float, float] = (0.0, 1.0)) -> tuple[float, float]:
-    """Round numbers around all finite values, `otherwise` where there are none."""
+def outwards(arrays: Iterable[np.ndarray]) -> tuple[float, float] | None:
+    """Round numbers around all finite values; None where there are none."""
     ends = [(float(x.min()), float(x.max())) for x in (a[np.isfinite(a)] for a in arrays) if x.size]
     if not ends:
-        return otherwise
+        return None
     low, high = min(e[0] for e in ends), max(e[1] for e in ends)
     step = max(one_two_five((high - low) / 10), 0.1)
     return math.floor(low / step) * step, (math.floor(high / step) + 1) * step

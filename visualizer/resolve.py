@@ -262,12 +262,13 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
     stored = tape.lse_until(moment.index, head, run=moment.chip.q is not None)
     known, exact = tape.lse[head], tape.exact_lse[head]
     key = (head, state.lse_unit)
+    is_coming = tape.blocks_filled[head] < tape.tiling.num_q_blocks
     passed = int((~np.isnan(stored)).sum())
     if tape.blocks_filled[head] >= block:  # then NaN in it is a value
         passed = end if moment.position.step == "store" else start
     kept = _LSE.get(tape)
     if kept is not None and kept.key == key and kept.result is result and kept.holds(stored, known, exact):
-        return replace(kept.view, row=start + row, rows=(start, end), stored_rows=passed)
+        return replace(kept.view, row=start + row, rows=(start, end), stored_rows=passed, is_coming=is_coming)
     factor = np.float32(1.0 if state.lse_unit == "log2" else LN2)
     old = None if kept is None or kept.key != key else kept
     mirror = old.view.mirror if old is not None and _same(old.stored, stored) else stored * factor
@@ -280,13 +281,14 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
     difference = mirror_exact if kernel is None else _minus(kernel[rows], known_exact)
     whole = _minus(known[rows] * factor, known_exact) if kernel is None else difference
     between = None if kernel is None else _minus(kernel, mirror)
-    ends = [np.abs(d[np.isfinite(d)]).max(initial=0) for d in (whole, between) if d is not None]
+    ends = [x for x in (_farthest(whole), None if between is None else _farthest(between)) if x is not None]
     view = LseView(
         head=head,
         num_rows=p.seqlen_q,
         blind_rows=p.seqlen_q if p.seqlen_k == 0 else max(0, -p.offset) if p.causal else 0,
         value_range=outwards([known * factor, known_exact] + ([] if kernel is None else [kernel])),
-        difference_range=one_two_five(float(max(ends))),
+        difference_range=one_two_five(max(ends)) if ends else None,
+        is_coming=is_coming,
         unit=state.lse_unit,
         mirror=mirror,
         kernel=kernel,
@@ -473,6 +475,11 @@ def _worst(values: np.ndarray, known: np.ndarray) -> float | None:
     if np.isnan(values[at]).any():
         return math.nan
     return _largest(_minus(values[at], known[at]))
+
+
+def _farthest(difference: np.ndarray) -> float | None:
+    """The largest finite |difference|."""
+    return _largest(difference[np.isfinite(difference)])
 
 
 def _largest(difference: np.ndarray) -> float | None:

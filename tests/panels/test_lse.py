@@ -23,7 +23,7 @@ from visualizer.frame import Frame, RunView
 from visualizer.panels.chart import Axes
 from visualizer.panels.lse import LsePanel
 from visualizer.panels.lse_axes import row_ticks
-from visualizer.panels.lse_marks import differences, points
+from visualizer.panels.lse_marks import breadth, differences, points
 from visualizer.panels.lse_texts import figures, readout
 from visualizer.presets import PRESETS
 from visualizer.resolve import resolve
@@ -272,7 +272,7 @@ def test_a_step_touches_only_what_it_changes(qtbot):
     assert [mark.value() for mark in plots.marks] == [73, 73]
     assert [block.getRegion() for block in plots.blocks] == [(63.5, 95.5)] * 2
     panel.show_frame(resolve(State(problem=SMALL, step=tape.tiling.program_start(0, 3)), tape, RunView()))
-    assert sorted(touched) == ["area", "difference", "mirror"]
+    assert sorted(touched) == ["difference", "mirror"]
     assert [block.getRegion() for block in plots.blocks] == [(95.5, 99.5)] * 2
     assert [a.y for a in axes(panel)] == ranges
 
@@ -286,7 +286,6 @@ def test_curves_hold_the_values(qtbot):
     for name, x, y in (
         ("exact", view.exact_rows, view.exact),
         ("mirror", np.arange(100), view.mirror),
-        ("area", np.arange(100), view.mirror),
         ("kernel", np.arange(100), view.kernel),
         ("difference", view.exact_rows, view.difference),
         ("between", np.arange(100), view.mirror_difference),
@@ -296,10 +295,10 @@ def test_curves_hold_the_values(qtbot):
         np.testing.assert_allclose(values[: len(x)], y, rtol=1e-6)
     assert axes(panel)[0].y == pytest.approx(view.value_range)
     assert axes(panel)[1].y == pytest.approx((-0.5, 0.5))
-    looks = {name: panel.canvas.plots.curves[name].opts for name in ("exact", "mirror", "kernel", "area")}
-    assert looks["exact"]["pen"].widthF() > 3 * looks["mirror"]["pen"].widthF()
-    assert looks["mirror"]["pen"].widthF() > looks["kernel"]["pen"].widthF()
-    assert looks["area"]["fillBrush"] is not None and looks["area"]["fillLevel"] < view.value_range[0]
+    curves = [panel.canvas.plots.curves[name] for name in ("exact", "kernel", "mirror")]
+    widths = [curve.opts["pen"].widthF() for curve in curves]
+    assert widths[0] > widths[1] > widths[2] >= 1
+    assert curves[0].zValue() < curves[1].zValue() < curves[2].zValue()
 
 
 @given(
@@ -327,7 +326,7 @@ def test_the_wheel_zooms_the_rows_at_the_pointer_and_0_shows_all(qtbot):
     wheel(panel, 700, 8)
     first, last = rows_in_view(panel)
     assert 5 < 1023 / (last - first) < 20
-    assert first < 700 < last and (700 - first) / (last - first) == pytest.approx(700 / 1023, abs=0.01)
+    assert first < 700 < last and (700 - first) / (last - first) == pytest.approx(700 / 1024, abs=0.01)
     upper, lower = axes(panel)
     assert lower.x == pytest.approx(upper.x)
     view = frame.lse
@@ -338,14 +337,14 @@ def test_the_wheel_zooms_the_rows_at_the_pointer_and_0_shows_all(qtbot):
     button = panel.canvas.fit_button
     assert button.isVisible() and upper.rect.contains(QRectF(button.geometry()))
     qtbot.keyClick(panel.canvas, Qt.Key.Key_0)
-    assert rows_in_view(panel) == (0, 1023) and not button.isVisible()
+    assert rows_in_view(panel) == (-0.5, 1023.5) and not button.isVisible()
     assert axes(panel)[0].y == pytest.approx(view.value_range)
     qtbot.keyClick(panel.canvas, Qt.Key.Key_Plus)
-    assert np.ptp(rows_in_view(panel)) == pytest.approx(1023 / 1.5)
+    assert np.ptp(rows_in_view(panel)) == pytest.approx(1024 / 1.5)
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    assert rows_in_view(panel) == (0, 1023)
+    assert rows_in_view(panel) == (-0.5, 1023.5)
     wheel(panel, 700, -3)
-    assert rows_in_view(panel) == (0, 1023)
+    assert rows_in_view(panel) == (-0.5, 1023.5)
     assert changes == []
 
 
@@ -377,7 +376,7 @@ def test_a_double_click_shows_all_and_goes_back(qtbot):
     left = Qt.MouseButton.LeftButton
     mouse(panel, QEvent.Type.MouseButtonDblClick, at_row(panel, 300), left, left)
     mouse(panel, QEvent.Type.MouseButtonRelease, at_row(panel, 300), left)
-    assert rows_in_view(panel) == (0, 1023)
+    assert rows_in_view(panel) == (-0.5, 1023.5)
     assert changes[-1] == {"step": frame.transport.index, "row": 3} and len(changes) == 2
 
 
@@ -407,7 +406,7 @@ def test_any_zooming_stays_on_the_rows(moves: list[tuple[float, int]]) -> None:
         for factor, row in moves:
             panel.canvas.plots.top_plot.vb.scaleBy((factor, 1), center=(row, 0))
             first, last = rows_in_view(panel)
-            assert -1e-6 <= first < last <= 99 + 1e-6
+            assert -0.5 - 1e-6 <= first < last <= 99.5 + 1e-6
             assert last - first > 7
     finally:
         panel.deleteLater()
@@ -417,7 +416,7 @@ def test_any_zooming_stays_on_the_rows(moves: list[tuple[float, int]]) -> None:
 def test_the_rows_are_numbered_evenly(size, qtbot):
     panel, _ = shown(qtbot, half_way(filled(OPENING)), size)
     lower = axes(panel)[1]
-    assert lower.x == pytest.approx((0, 1023))
+    assert lower.x == pytest.approx((-0.5, 1023.5))
     values = row_ticks(*lower.x, lower.rect.width(), panel.theme)
     assert values in ([0, 256, 512, 768], [0, 128, 256, 384, 512, 640, 768, 896])
     assert row_ticks(10.5, 20.5, 400, panel.theme) == [12, 14, 16, 18, 20]
@@ -427,7 +426,7 @@ def test_a_longer_problem_is_shown_whole(qtbot):
     panel, _ = shown(qtbot, half_way(filled(SMALL)))
     wheel(panel, 50, 5)
     panel.show_frame(half_way(Tape(OPENING)))
-    assert rows_in_view(panel) == (0, 1023)
+    assert rows_in_view(panel) == (-0.5, 1023.5)
 
 
 def test_long_heads_are_shown_whole(qtbot):
@@ -475,3 +474,57 @@ def test_the_pointer_may_rest_on_the_plots_while_a_smaller_problem_comes(qtbot):
     assert panel.canvas.hovered is None
     assert SMALL.seqlen_q == 100
     assert any(label.kind == "number" for label in panel.canvas.legend)
+
+
+def test_nothing_is_measured_before_there_is_a_value(qtbot):
+    tape = Tape(SMALL)
+    coming = resolve(State(problem=SMALL, step=0), tape, RunView())
+    assert coming.lse is not None
+    assert (coming.lse.value_range, coming.lse.difference_range, coming.lse.is_coming) == (None, None, True)
+    panel, _ = shown(qtbot, coming)
+    scales = [plot.getAxis("left") for plot in panel.canvas.plots.plots]
+    assert [scale.is_blank for scale in scales] == [True, True]
+    while tape.fill(1):
+        pass
+    panel.show_frame(resolve(State(problem=SMALL, step=0), tape, RunView()))
+    assert panel.canvas.plots.view.is_coming is False
+    assert [scale.is_blank for scale in scales] == [False, False]
+
+
+def test_rows_that_all_see_no_key_are_not_awaited(qtbot):
+    tape = filled(replace(SMALL, seqlen_k=0))
+    view = resolve(State(problem=tape.problem, step=0), tape, RunView()).lse
+    assert view is not None
+    assert view.value_range is None and not view.is_coming and view.blind_rows == view.num_rows
+
+
+def test_one_row_stands_in_the_middle_as_a_dot(qtbot):
+    tape = filled(replace(SMALL, seqlen_q=1, seqlen_k=5))
+    panel, _ = shown(qtbot, resolve(State(problem=tape.problem, step=len(tape) - 1), tape, ran(tape.lse)))
+    plots = panel.canvas.plots
+    assert rows_in_view(panel) == (-0.5, 0.5)
+    assert row_ticks(*axes(panel)[1].x, 370, panel.theme) == [0]
+    for name in ("exact", "mirror", "kernel", "difference"):
+        x, y = plots.dots[name].getData()
+        assert x.tolist() == [0] and np.isfinite(y).all()
+    click(qtbot, panel, 0)
+
+
+def test_curves_closer_than_pixels_are_thin(qtbot):
+    tape = filled(OPENING)
+    panel, _ = shown(qtbot, half_way(tape))
+    pen = panel.canvas.plots.curves["exact"].opts["pen"]
+    assert pen.widthF() == 1
+    wheel(panel, 700, 30)
+    assert panel.canvas.plots.curves["exact"].opts["pen"].widthF() == 6
+    assert breadth("exact", panel.theme, panel.canvas.plots.apart) == 6
+
+
+@pytest.mark.parametrize("look", [("dark", 1.0), ("light", 1.5)])
+def test_numbers_of_the_two_plots_stand_apart_from_each_other_and_from_the_legend(qtbot, look):
+    tape = filled(SMALL)
+    panel, _ = shown(qtbot, half_way(tape, ran(tape.lse)), (round(430 * look[1]), round(235 * look[1])), look)
+    upper, lower = (a.rect for a in axes(panel))
+    high = QFontMetrics(panel.theme.code_font(10)).tightBoundingRect("0").height()
+    assert upper.bottom() + high < lower.top() - high / 2
+    assert panel.canvas.legend[0].rect.bottom() < upper.top() - high / 2

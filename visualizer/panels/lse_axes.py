@@ -22,6 +22,7 @@ class Scale(pg.AxisItem):
 
     def __init__(self, side: str, values: Values, theme: Theme) -> None:
         """values(low, high, pixels, theme): where the ticks stand."""
+        self.is_blank = False  # nothing is known that could be measured
         self._theme = theme  # the base class asks for the bounds
         super().__init__(side)
         self._values = values
@@ -42,6 +43,8 @@ class Scale(pg.AxisItem):
         return super().boundingRect().adjusted(-more, -more, more, more)
 
     def paint(self, painter: QPainter, option: Any, widget: object) -> None:
+        if self.is_blank:
+            return
         plot: Any = self.linkedView()
         rect, small = self.mapRectFromItem(plot, plot.rect()), self._theme.code_font(10)
         axes = Axes(rect, *map(tuple, plot.viewRange()))

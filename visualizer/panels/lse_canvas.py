@@ -35,6 +35,7 @@ class LseCanvas(FocusRing):
         self.plots.clicked.connect(self.row_chosen)
         self.plots.double_clicked.connect(self._fit_again)
         self.plots.range_changed.connect(self._place_fit_button)
+        self.plots.range_changed.connect(self.update)  # the legend shows how broad the curves are
         self.fit_button = QToolButton(self)
         self.fit_button.setAccessibleName("Show all rows")
         self.fit_button.setToolTip("Show all rows (0, or a double click)")
@@ -106,7 +107,7 @@ class LseCanvas(FocusRing):
                 if not label.rect.intersects(QRectF(event.rect())):
                     continue
                 if label.kind == "sample":
-                    draw_sample(painter, label.text, label.rect, theme, self.view.sampled)
+                    draw_sample(painter, label.text, label.rect, theme, self.view.sampled, self.plots.apart)
                     continue
                 font, color = looks[label.kind]
                 painter.setFont(font)

@@ -1,7 +1,8 @@
 """The marks of the lse panel, in shapes that differ in more than colour.
 
-exact is a broad pale line (dots where only some rows are known), the mirror a filled area that grows from step to step,
-the kernel a thin line on top.
+One in the other as the strands of a cable: exact is the broadest (dots where only some rows are known), the kernel lies
+on it, and the mirror, which grows from step to step, is the thinnest on top. Where rows stand closer than pixels all
+are thin, so that the curve keeps its shape.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetrics, QPainter, QPen
 
 from visualizer.frame import LseView
-from visualizer.panels.chart import Axes
+from visualizer.panels.chart import DOT_SPACING, Axes
 from visualizer.panels.heatmap import fill_pattern
 from visualizer.theme import Theme
 
 LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 BLIND: Final = "−∞: these rows see no key"
+BLOCK: Final = "this block"
 
 
 def look(name: str, theme: Theme, apart: float, ratio: float) -> dict[str, Any]:
@@ -27,14 +29,14 @@ def look(name: str, theme: Theme, apart: float, ratio: float) -> dict[str, Any]:
     screen. Dense lines are 1 px wide, and quick.
     """
     dense = apart < 0.5
-    color, width = _ink(name, theme)
-    if name == "kernel" and dense:
-        color = QColor(color)
-        color.setAlpha(130)  # a broad line, which would hide the mirror's
-    pen = _pen(color, ratio * (1.0 if dense and width < 2 else width * theme.zoom))
-    if name == "area":
-        return {"pen": None, "fillBrush": QBrush(color)}
-    return {"pen": pen, "antialias": not dense}
+    width = ratio * (1.0 if dense else breadth(name, theme, apart))
+    return {"pen": _pen(_ink(name, theme)[0], width), "antialias": not dense}
+
+
+def breadth(name: str, theme: Theme, apart: float) -> float:
+    """A curve's width in pixels, in few steps so that not every zoom is another."""
+    full = _ink(name, theme)[1]
+    return (1 + round((full - 1) * min(1.0, apart / DOT_SPACING) * 4) / 4) * theme.zoom
 
 
 def dots(name: str, theme: Theme, ratio: float) -> dict[str, Any]:
@@ -49,10 +51,9 @@ def dots(name: str, theme: Theme, ratio: float) -> dict[str, Any]:
 def _ink(name: str, theme: Theme) -> tuple[QColor, float]:
     """A curve's colour and width."""
     return {
-        "exact": (_pale(theme), 5.0),
-        "area": (_area(theme), 0.0),
-        "mirror": (theme.word("lse"), 1.4),
-        "kernel": (QColor(theme.text), 0.8),
+        "exact": (_pale(theme), 6.0),
+        "kernel": (QColor(theme.text), 3.0),
+        "mirror": (theme.word("lse"), 1.5),
         "samples": (QColor(theme.muted), 2.5),
         "difference": (theme.word("lse"), 1.0),
         "between": (QColor(theme.text), 1.0),
@@ -81,12 +82,12 @@ def points(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([x, np.repeat(x[-1:], more)]), np.concatenate([y, np.repeat(y[-1:], more)])
 
 
-def draw_names(painter: QPainter, view: LseView, lower: Axes, theme: Theme) -> None:
-    """The curves of the lower plot, named above it."""
+def draw_names(painter: QPainter, view: LseView, upper: Axes, lower: Axes, theme: Theme) -> None:
+    """The curves of the lower plot, and the shaded rows, named above it."""
     px, words = theme.px, theme.ui_font(11)
     metrics = QFontMetrics(words)
     painter.setFont(words)
-    x, y = lower.rect.left() + px(4), lower.rect.top() - px(13)
+    x, y = lower.rect.left() + px(4), round((upper.rect.bottom() + lower.rect.top() - px(13)) / 2)
     named = differences(view, theme)
     if sum(px(32) + metrics.horizontalAdvance(name) for name, _ in named) > lower.rect.width():
         named = [(name.removeprefix("kernel ").removeprefix("mirror "), color) for name, color in named]
@@ -95,6 +96,28 @@ def draw_names(painter: QPainter, view: LseView, lower: Axes, theme: Theme) -> N
         painter.setPen(QColor(theme.muted))
         painter.drawText(QRectF(x + px(18), y, metrics.horizontalAdvance(name) + 1, px(13)), LEFT, name)
         x += px(32) + metrics.horizontalAdvance(name)
+    width = metrics.horizontalAdvance(BLOCK) + 1
+    left = lower.rect.right() - width
+    if x <= left - px(18):
+        painter.fillRect(QRectF(left - px(18), y + px(2), px(14), px(9)), shade(theme))
+        painter.setPen(QColor(theme.muted))
+        painter.drawText(QRectF(left, y, width, px(13)), LEFT, BLOCK)
+
+
+def shade(theme: Theme) -> QColor:
+    """What lies over the rows of the block at hand."""
+    color = QColor(theme.text)
+    color.setAlpha(22)
+    return color
+
+
+def draw_nothing(painter: QPainter, view: LseView, upper: Axes, theme: Theme) -> None:
+    """Why the upper plot has neither curve nor axis."""
+    if view.blind_rows < view.num_rows:
+        painter.setFont(theme.ui_font(11))
+        painter.setPen(QColor(theme.muted))
+        text = "computing …" if view.is_coming else "no finite value"
+        painter.drawText(upper.rect, Qt.AlignmentFlag.AlignCenter, text)
 
 
 def differences(view: LseView, theme: Theme) -> list[tuple[str, QColor]]:
@@ -116,32 +139,23 @@ def draw_blind(painter: QPainter, count: int, upper: Axes, theme: Theme) -> None
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.drawRect(strip)
     width = QFontMetrics(words).horizontalAdvance(BLIND)
-    if width <= strip.width():
+    place = QRectF(left, strip.top() - px(18), width + 1, px(14))
+    if width <= strip.width() and place.top() >= rect.top():
         painter.setFont(words)
-        painter.fillRect(QRectF(left, strip.top() - px(16), width + px(3), px(14)), QColor(theme.panel))
-        painter.drawText(QRectF(left, strip.top() - px(16), strip.width(), px(14)), LEFT, BLIND)
+        painter.fillRect(place.adjusted(0, 0, px(3), 0), QColor(theme.panel))
+        painter.drawText(place, LEFT, BLIND)
 
 
-def draw_sample(painter: QPainter, name: str, box: QRectF, theme: Theme, sampled: bool) -> None:
-    """What a series looks like, for the legend; sampled: exact is known for some rows only."""
+def draw_sample(painter: QPainter, name: str, box: QRectF, theme: Theme, sampled: bool, apart: float) -> None:
+    """What a series looks like, for the legend; sampled: exact is known for some rows only; apart: as for `look`."""
     px, middle = theme.px, round(box.center().y())
     if name == "exact" and sampled:
         painter.setPen(QPen(QColor(theme.muted), 4 * theme.zoom, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
         painter.drawPoints([QPointF(box.x() + box.width() * part, middle) for part in (0.15, 0.5, 0.85)])
-    elif name == "exact":
-        painter.fillRect(QRectF(box.x(), middle - px(2.5), box.width(), px(5)), _pale(theme))
-    elif name == "mirror":
-        painter.fillRect(QRectF(box.x(), middle - px(2), box.width(), px(7)), _area(theme))
-        painter.fillRect(QRectF(box.x(), middle - px(3), box.width(), px(1.4)), theme.word("lse"))
     else:
-        painter.fillRect(QRectF(box.x(), middle, box.width(), 1), QColor(theme.text))
+        high = max(px(2), round(breadth(name, theme, apart)))
+        painter.fillRect(QRectF(box.x(), middle - high // 2, box.width(), high), _ink(name, theme)[0])
 
 
 def _pale(theme: Theme) -> QColor:
-    return theme.thin(theme.muted, 0.43)
-
-
-def _area(theme: Theme) -> QColor:
-    color = QColor(theme.color("lse"))
-    color.setAlpha(60)
-    return color
+    return theme.thin(theme.muted, 0.7)

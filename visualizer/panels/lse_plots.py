@@ -17,15 +17,15 @@ from visualizer.frame import LseView
 from visualizer.limits import one_two_five, outwards
 from visualizer.panels.chart import DOT_SPACING, Axes
 from visualizer.panels.lse_axes import Scale, Values, limits_and_zero, row_ticks, value_ticks
-from visualizer.panels.lse_marks import dots, draw_blind, draw_names, look, points
+from visualizer.panels.lse_marks import dots, draw_blind, draw_names, draw_nothing, look, points, shade
 from visualizer.theme import Theme
 
 pg.setConfigOptions(antialias=False, useOpenGL=False, imageAxisOrder="row-major", mouseRateLimit=0)
 
 FEWEST_ROWS: Final = 8  # the deepest zoom
-UPPER: Final = ("exact", "area", "mirror", "kernel")
+UPPER: Final = ("exact", "kernel", "mirror")
 LOWER: Final = ("difference", "between")
-DOTTED: Final = ("mirror", "kernel", "samples", *LOWER)
+DOTTED: Final = ("samples", *UPPER, *LOWER)
 Data = dict[str, tuple[np.ndarray, np.ndarray | None]]  # x and y by curve
 
 
@@ -56,16 +56,20 @@ class LsePlots(pg.GraphicsView):
         names = (*UPPER, *LOWER)
         self.curves = {name: self._curve(self.low_plot if name in LOWER else self.top_plot) for name in names}
         self.dots = {name: self._curve(self.low_plot if name in LOWER else self.top_plot) for name in DOTTED}
+        for z, name in enumerate(names):  # a curve's dots lie with it
+            self.curves[name].setZValue(z / 10)
+            self.dots[name].setZValue(z / 10)
+        self.dots["samples"].setZValue(1)
         for plot, *items in zip(self.plots, self.blocks, self.marks, self.crosses, strict=True):
             for item, z in zip(items, (-10, 10, 11), strict=True):
                 item.setZValue(z)
                 plot.addItem(item, ignoreBounds=True)
         for hidden in (*self.crosses, *(edge for block in self.blocks for edge in block.lines)):
             hidden.hide()
-        self._rows, self._end = np.zeros(1), 1.0
+        self._rows = np.zeros(1)
         self._data: Data = dict.fromkeys((*names, "samples"), (self._rows, None))
         self._drawn: dict[pg.PlotDataItem, tuple[object, ...]] = {}
-        self._limits: tuple[tuple[float, float], float] = ((0.0, 1.0), 1.0)
+        self._limits: tuple[object, object] = (None, None)
         self.top_plot.vb.sigXRangeChanged.connect(self._range_changed)
         scene: Any = self.scene()
         scene.sigMouseMoved.connect(lambda at: self._hover(self.row_at(at.x())))
@@ -100,10 +104,8 @@ class LsePlots(pg.GraphicsView):
         self.setBackground(theme.panel)
         for scale in (self.top_plot.getAxis("left"), self.low_plot.getAxis("left"), self.low_plot.getAxis("bottom")):
             scale.set_theme(theme)
-        shade = theme.color("q")
-        shade.setAlpha(46)
         for block, mark, cross in zip(self.blocks, self.marks, self.crosses, strict=True):
-            block.setBrush(pg.mkBrush(shade))
+            block.setBrush(pg.mkBrush(shade(theme)))
             mark.setPen(pg.mkPen(theme.text, width=self.devicePixelRatioF()))
             cross.setPen(pg.mkPen(theme.text, width=self.devicePixelRatioF(), style=Qt.PenStyle.DotLine))
         self._arrange()
@@ -121,7 +123,7 @@ class LsePlots(pg.GraphicsView):
     def _arrange(self) -> None:
         """Two thirds of the height for L; the names of the differences stand between the two plots."""
         px = self.theme.px
-        over, foot, gap = px(5), px(16), px(12)
+        foot, (over, gap) = px(17), (px(8), px(20)) if self.height() >= px(96) else (px(5), px(11))
         free = max(20, self.height() - over - foot - gap)
         width, top = max(60, self.width() - px(4)), round(free * 0.66)
         self.top_plot.setGeometry(QRectF(0, over, width, top))
@@ -141,9 +143,9 @@ class LsePlots(pg.GraphicsView):
         """Moves the shading and the line; curves are touched only where their arrays are others than before."""
         old, self.view = self.view, view
         if old is None or old.num_rows != view.num_rows:
-            self._rows, self._end = np.arange(view.num_rows, dtype=np.float64), float(max(1, view.num_rows - 1))
+            self._rows, n = np.arange(view.num_rows, dtype=np.float64), view.num_rows
             for plot in self.plots:
-                plot.vb.setLimits(xMin=0, xMax=self._end, maxXRange=self._end, minXRange=min(FEWEST_ROWS, self._end))
+                plot.vb.setLimits(xMin=-0.5, xMax=n - 0.5, maxXRange=n, minXRange=min(FEWEST_ROWS, n))
             self.fit()
         elif old.row != view.row and self._is_in_view(old.row) and not self._is_in_view(view.row):
             self._look_at(view.row)  # who looks elsewhere is left in peace
@@ -161,7 +163,6 @@ class LsePlots(pg.GraphicsView):
         """Hands on the arrays that have changed: they keep their identity while nothing has."""
         data: Data = {
             "exact": (view.exact_rows, None if view.sampled else view.exact),
-            "area": (self._rows, view.mirror),
             "mirror": (self._rows, view.mirror),
             "kernel": (self._rows, view.kernel),
             "samples": (view.exact_rows, view.exact if view.sampled else None),
@@ -171,6 +172,8 @@ class LsePlots(pg.GraphicsView):
         limits = (view.value_range, view.difference_range)
         if limits != self._limits or any(self._data[name][1] is not y for name, (_, y) in data.items()):
             self._data, self._limits = data, limits
+            for plot, limit in zip(self.plots, limits, strict=True):
+                plot.getAxis("left").is_blank = limit is None
             self._fit_heights()
             self._dress()
 
@@ -179,7 +182,7 @@ class LsePlots(pg.GraphicsView):
         view = self.view
         if view is None:
             return
-        values, limit = view.value_range, view.difference_range
+        values, limit = view.value_range or (0.0, 1.0), view.difference_range or 1.0
         if self.is_zoomed:
             first, last = self.top_plot.vb.viewRange()[0]
             rows = slice(max(0, int(first)), int(last) + 2)
@@ -189,19 +192,18 @@ class LsePlots(pg.GraphicsView):
             if view.kernel is not None and view.mirror_difference is not None:
                 apart.append(view.mirror_difference[rows])
                 seen.append(view.kernel[rows])
-            values = outwards(seen, values)
+            values = outwards(seen) or values
             limit = one_two_five(max(float(np.abs(d[np.isfinite(d)]).max(initial=0)) for d in apart))
         self.top_plot.setYRange(*values, padding=0)
         self.low_plot.setYRange(-limit, limit, padding=0)
 
     def _dress(self) -> None:
         """Draws each curve anew whose array, or whose look at the zoom at hand, is another than before."""
-        theme, ratio, (low, high) = self.theme, self.devicePixelRatioF(), self._limits[0]
-        per_row = self.top_plot.vb.width() / max(1e-9, np.ptp(self.top_plot.vb.viewRange()[0]))
+        theme, ratio = self.theme, self.devicePixelRatioF()
         for name, (x, y) in self._data.items():
-            apart = per_row * len(self._rows) / max(1, len(x))
+            apart = self.apart * len(self._rows) / max(1, len(x))
             if name in self.curves:
-                self._draw(self.curves[name], x, y, look(name, theme, apart, ratio) | {"fillLevel": 2 * low - high})
+                self._draw(self.curves[name], x, y, look(name, theme, apart, ratio))
             if name in self.dots:
                 every = math.ceil(DOT_SPACING * theme.zoom / apart)
                 shown = y if name == "samples" or every == 1 else None
@@ -227,7 +229,9 @@ class LsePlots(pg.GraphicsView):
         if self.view is not None:
             upper, lower = self.axes()
             if rect.bottom() > upper.rect.bottom() and rect.top() < lower.rect.top():
-                draw_names(painter, self.view, lower, self.theme)
+                draw_names(painter, self.view, upper, lower, self.theme)
+            if self.view.value_range is None:
+                draw_nothing(painter, self.view, upper, self.theme)
             if self.view.blind_rows:
                 draw_blind(painter, self.view.blind_rows, upper, self.theme)
 
@@ -236,7 +240,12 @@ class LsePlots(pg.GraphicsView):
     @property
     def zoom(self) -> float:
         """How many times wider than in the whole picture a row is."""
-        return self._end / float(np.ptp(self.top_plot.vb.viewRange()[0]))
+        return len(self._rows) / float(np.ptp(self.top_plot.vb.viewRange()[0]))
+
+    @property
+    def apart(self) -> float:
+        """Pixels from row to row."""
+        return self.top_plot.vb.width() / max(1e-9, float(np.ptp(self.top_plot.vb.viewRange()[0])))
 
     @property
     def is_zoomed(self) -> bool:
@@ -244,7 +253,7 @@ class LsePlots(pg.GraphicsView):
 
     def fit(self) -> None:
         """Shows all rows."""
-        self.top_plot.setXRange(0, self._end, padding=0)
+        self.top_plot.setXRange(-0.5, len(self._rows) - 0.5, padding=0)
 
     def zoom_by(self, factor: float) -> None:
         """Makes rows wider by `factor` around the selected row or, where that is out of view, around the middle."""
@@ -258,7 +267,7 @@ class LsePlots(pg.GraphicsView):
 
     def _look_at(self, row: int) -> None:
         width = float(np.ptp(self.top_plot.vb.viewRange()[0]))
-        first = min(max(0.0, row - width / 2), self._end - width)
+        first = min(max(-0.5, row - width / 2), len(self._rows) - 0.5 - width)
         self.top_plot.setXRange(first, first + width, padding=0)
 
     def _range_changed(self) -> None:
@@ -297,10 +306,5 @@ class LsePlots(pg.GraphicsView):
 
 def _around(view: LseView) -> tuple[object, ...]:
     """What is written outside the curves, of which no curve knows that it has changed."""
-    return (
-        view.value_range,
-        view.difference_range,
-        view.difference_name,
-        view.mirror_difference is None,
-        view.blind_rows,
-    )
+    limits = view.value_range, view.difference_range
+    return *limits, view.is_coming, view.difference_name, view.mirror_difference is None, view.blind_rows
