@@ -91,7 +91,7 @@ def _around(state: State, tape: Tape, moment: Moment, row: int, run: RunView, ch
         problem=p,
         run=run,
         lse=_lse(state, tape, moment, row, run),
-        source=_source(p.backend, moment, chip),
+        source=_source(p, moment, chip),
         ledger=_ledger(tape, moment, run),
         transport=_transport(tape, moment),
         options={"lse_unit": state.lse_unit, "matrix": state.matrix},
@@ -330,13 +330,21 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
-def _source(backend: str, moment: Moment, chip: ChipView | None) -> SourceView:
-    source = kernel_source(backend)
+def _source(p: Problem, moment: Moment, chip: ChipView | None) -> SourceView:
+    source = kernel_source(p.backend)
     step = moment.position.step
+    known = {
+        "CAUSAL": p.causal,
+        "SIGN": (p.scale > 0) - (p.scale < 0),
+        "CAREFUL": False,
+        "WIDE": False,
+        "rest_ptr": None,
+    }
+    known["PARTIAL"] = moment.chip.keep is not None
     return SourceView(
         source=source,
         step=step,
-        lines=source.step_lines[step],
+        lines=source.lines_run(step, known),
         note="" if chip is None else _note(moment, chip),
         quantity=SENTENCES[step][0],
     )
@@ -391,7 +399,8 @@ def _note(moment: Moment, chip: ChipView) -> str:
     if step in ("load_q", "load_k", "load_v"):
         tile = {"load_q": chip.q, "load_k": chip.k, "load_v": chip.v}[step]
         first = chip.rows[0] if step == "load_q" else (chip.cols or (0, 0))[0]
-        return "" if tile is None else f"rows {first:,} … {first + len(tile) - 1:,}"
+        what = "rows" if step == "load_q" else "keys"
+        return "" if tile is None else f"{what} {first:,} … {first + len(tile) - 1:,}"
     if step == "row_max" and chip.m_new is not None and moment.chip.m is not None:
         moved = int((chip.m_new > moment.chip.m[: len(chip.m_new)]).sum())
         return f"m_new[{row}] = {number(chip.m_new[row])}   moved in {moved} of {len(chip.m_new)} rows"

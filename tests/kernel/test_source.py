@@ -72,3 +72,22 @@ def test_every_step_has_lines_in_the_hopper_kernel_too():
     assert all(source.step_lines[step] for step in STEPS)
     text = source.lines[source.step_lines["row_max"][0] - source.first_line]
     assert "m_new = gl.maximum(m, gl.max(s, 1) * qk_scale)" in text
+
+
+def test_what_a_branch_that_is_decided_leaves_out_does_not_run():
+    source = kernel_source()
+    known = {"PARTIAL": False, "CAREFUL": False, "SIGN": 1, "CAUSAL": True, "rest_ptr": None}
+
+    def code(step, **more):
+        return [source.lines[line - source.first_line].strip() for line in source.lines_run(step, known | more)]
+
+    assert code("exponentiate") == ["p = tl.exp2(s * qk_scale - m_ref[:, None])"]
+    assert code("alpha") == ["m_ref = m_new", "alpha = tl.exp2(m - m_ref)"]
+    assert len(code("alpha", PARTIAL=True)) == 3
+    assert code("mask", PARTIAL=True)[0].startswith("s = tl.where(")
+    assert not any("SIGN" in line for line in code("load_q"))
+    assert any(line.startswith("q = (q * SIGN)") for line in code("load_q", SIGN=-1))
+    assert not any("rest" in line for line in code("store"))
+    assert source.lines_run("exponentiate", {}) == source.step_lines["exponentiate"]
+    for step in STEPS:
+        assert code(step, PARTIAL=True)

@@ -238,3 +238,22 @@ def test_points_outside_the_text_belong_to_no_step(panel):
     panel.show_frame(frame_of("scores"))
     assert panel.text.row_at(10**6) is None and panel.text.step_at(None) == ""
     assert panel.text.row_at(QPoint(0, 0).y()) == panel.text.verticalScrollBar().value()
+
+
+@pytest.mark.parametrize("backend", ["triton", "hopper"])
+@pytest.mark.parametrize("size", [(900, 600), (480, 480)])
+def test_the_note_stands_on_a_marked_line_with_words_on_it(panel, size, backend):
+    source = kernel_source(backend)
+    panel.resize(*size)
+    known = {"CAUSAL": True, "SIGN": 1, "CAREFUL": False, "PARTIAL": True, "rest_ptr": None}
+    for step in STEPS:
+        lines = source.lines_run(step, known)
+        view = SourceView(source=source, step=step, lines=lines, note="x = 1", quantity=SENTENCES[step][0])
+        panel.show_frame(Frame(problem=OPENING.problem, run=RunView(), source=view))
+        if panel.text.note_at is None:
+            assert min(len(panel.text.rows[at].text) for at in panel.text.marked) + 9 > panel.text.columns
+            continue
+        at, column = panel.text.note_at
+        assert at in panel.text.marked
+        assert panel.text.rows[at].text.strip()
+        assert column == len(panel.text.rows[at].text) + 3

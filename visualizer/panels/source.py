@@ -34,7 +34,6 @@ from visualizer.resolve import SENTENCES
 from visualizer.theme import Theme
 
 MIN_COLUMNS: Final = 20
-NOTE_COLUMN: Final = 44
 NOTE_GAP: Final = 3
 CONTEXT_ROWS: Final = 2
 FULL_COLUMNS: Final = 104
@@ -148,35 +147,27 @@ class SourceText(QAbstractScrollArea):
         self.note_at = self._place_note(self.view.note)
 
     def _place_note(self, note: str) -> tuple[int, int] | None:
-        """The row and column for the note: beside what writes the values, else on the blank row below, else beside
-        another row of the step.
-        """
+        """The row and column for the note: after what writes the values, else after the nearest row of the step."""
         if not note or not self.marked:
             return None
-        run, room = self._run(self.marked), self.rows_in_sight
-        shown = run[-room:]  # more than that is scrolled to its end
-        below = run[-1] + 1
-        has_blank = len(run) < room and below < len(self.rows) and not self.rows[below].text.strip()
-        writing = [row for row in self._writing_rows() if row in shown]
-        after = [row for row in shown if writing and row > writing[0] and self._names(row)]
-        for row in (*writing, *((below,) if has_blank else ()), *after, *shown):
-            column = max(NOTE_COLUMN, len(self.rows[row].text) + NOTE_GAP)
-            column = max(min(column, self.columns - len(note) - 1), len(self.rows[row].text) + NOTE_GAP)
+        shown = self._run(self.marked)[-self.rows_in_sight :]  # more than that is scrolled to its end
+        writing = next((row for row in self._writing_rows() if row in shown), shown[-1])
+        for row in sorted(shown, key=lambda row: (self.rows[row].line != self.rows[writing].line, abs(row - writing))):
+            column = len(self.rows[row].text) + NOTE_GAP
             if column + len(note) + 1 <= self.columns:
                 return row, column
         return None
 
     def _run(self, rows: tuple[int, ...]) -> tuple[int, ...]:
         """Of the places where a kernel does a step, the first that writes its values; of a pipelined one, the loop."""
-        cuts = [0, *(n for n in range(1, len(rows)) if rows[n] != rows[n - 1] + 1), len(rows)]
+        cuts = [0, *(n for n in range(1, len(rows)) if not self._are_one(rows[n - 1], rows[n])), len(rows)]
         runs = [rows[start:end] for start, end in pairwise(cuts)]
         writing = set(self._writing_rows())
         return next((run for run in runs if writing.intersection(run)), runs[0])
 
-    def _names(self, row: int) -> bool:
-        """Whether the row's text names the step's quantity."""
-        assert self.view is not None
-        return re.search(rf"\b{self.view.quantity}\b", self.rows[row].text) is not None
+    def _are_one(self, row: int, later: int) -> bool:
+        """Whether nothing stands between two rows but lines of the same step that do not run."""
+        return all(self._step_of.get(self.rows[at].line) == self.step_at(row) for at in range(row, later))
 
     def _writing_rows(self) -> list[int]:
         """The marked rows on which the step writes its quantity; of several ways to do so the usual, last one first."""
