@@ -118,7 +118,7 @@ def _view() -> list[Action]:
         Action("view.normal", "Normal size", lambda w: w.dress.change_zoom(0), ("Ctrl+0",), "&View", 0),
         Action(
             "view.present", "Presentation", lambda w: w.dress.switch_presentation(), ("F11",), "&View", 0,
-            "The whole screen, larger, with the tiles, the chip, the rows and the source", checked=lambda w: w.dress.is_presenting,
+            "The whole screen, larger, without menus, problem and run", checked=lambda w: w.dress.is_presenting,
         ),
         Action(
             "view.motion", "Motion", lambda w: w.switch_motion(), (), "&View", 0,

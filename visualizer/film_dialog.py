@@ -77,7 +77,9 @@ class FilmDialog(QDialog):
         ):  # fmt: skip
             form.addRow(text, field)
             field.setAccessibleName(text)
-            field.setFixedWidth(look.px(190))
+            field.setFixedSize(look.px(190), look.px(28))
+        for field in (self.first, self.last, self.every, self.fps):
+            field.lineEdit().setTextMargins(look.px(5), 0, 0, 0)  # as far from the border as in the lists
         for field in (self.first, self.last, self.every, self.fps):
             field.valueChanged.connect(self._count)
         self.what.currentIndexChanged.connect(self._fit_size)

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def entries(window: Window) -> list[Entry]:
-    """Everything that can be done now, in the menus' order."""
-    found = [
-        Entry(action.text.rstrip("…"), key_text(action.keys), lambda action=action: action.call(window))
+    """Everything that can be done now: first the run, the presets and the lessons, last what leaves the window."""
+    can = [
+        (action, Entry(action.text.rstrip("…"), key_text(action.keys), lambda action=action: action.call(window)))
         for action in ACTIONS
         if action.menu and action.id != "help.palette" and (action.enabled is None or action.enabled(window))
     ]
+    found = [entry for action, entry in can if action.menu == "&Kernel"]
     for preset in PRESETS:
         call = lambda preset=preset: window.controller.open_preset(preset)  # noqa: E731
         found.append(Entry(f"Open preset: {preset.name}", preset.why, call))
@@ -30,6 +31,8 @@ def entries(window: Window) -> list[Entry]:
     for path in window.settings.recent:
         call = lambda path=path: window.files.open(path)  # noqa: E731
         found.append(Entry(f"Open {path.name}", str(path.parent), call))
+    found += [entry for action, entry in can if action.menu.startswith(("&Go", "&View", "&Edit"))]
+    found += [entry for action, entry in can if action.menu.startswith(("&Help", "&File"))]
     return found
 
 

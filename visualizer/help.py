@@ -9,11 +9,12 @@ from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QDialog, QFrame, QGridLayout, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from visualizer.actions import ACTIONS, MENUS, Action
-from visualizer.theme import Theme
+from visualizer.theme import CODE_FONT, Theme
 
 WORDS: Final = (
     ("q", "q", "A block of query rows. One program of the kernel keeps it on the chip, and answers for these rows."),
-    ("k", "k, kᵀ", "A tile of keys, loaded from memory once per visit. s = q·kᵀ are the scores of this tile."),
+    ("k", "k, kᵀ", "A tile of keys, loaded from memory once per visit. s = q·kᵀ are its scores."),
+    ("s", "s", "The scores of the tile; −∞ where a row does not see a key. The scale comes in with m and p."),
     ("m", "m", "The largest scaled score of each row so far. Exponents are relative to it, so none overflows."),
     ("alpha", "α", "2^(old m − new m). When a tile raises m, α puts right what was summed relative to the old m."),
     ("p", "p", "2^(scaled s − m): the weights of this tile's keys, not yet divided by their sum."),
@@ -92,9 +93,13 @@ def words(theme: Theme, parent: QWidget) -> HelpDialog:
     grid.setColumnStretch(1, 1)
     for row, (quantity, name, text) in enumerate(WORDS):
         word, sentence = QLabel(name), QLabel(text)
-        word.setFont(theme.code_font(14, word.font().Weight.Bold))
-        word.setStyleSheet(f"color: {theme.word(quantity).name()}; font-family: 'JetBrains Mono';")
+        word.setStyleSheet(
+            f"color: {theme.word(quantity).name()}; font-family: '{CODE_FONT}'; font-size: {theme.px(13)}px;"
+            "font-weight: 700;"
+        )
         sentence.setWordWrap(True)
+        for label in (word, sentence):
+            label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
         sentence.setMinimumWidth(theme.px(460))
         grid.addWidget(word, row, 0, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(sentence, row, 1)

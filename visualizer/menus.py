@@ -53,7 +53,7 @@ class Menus:
             self.update()
 
     def _add(self, action: Action) -> None:
-        item = QAction(action.text, self._window)
+        item = QAction(action.text.removeprefix(f"{action.menu.rpartition('/')[2]}: "), self._window)
         item.setShortcuts([QKeySequence(key) for key in action.keys])
         tip = action.tip or action.text.rstrip("…")
         item.setToolTip(f"{tip}   {QKeySequence(action.keys[0]).toString()}" if action.keys else tip)

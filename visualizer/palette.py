@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPersistentModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtGui import QColor, QFontMetrics, QHideEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
     QLabel,
@@ -75,6 +75,24 @@ class Line(QStyledItemDelegate):
         painter.restore()
 
 
+class Shade(QWidget):
+    """Dims the window, so that nothing half covered is read as a part of the card; a click on it closes that."""
+
+    def __init__(self, card: Palette, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._card = card
+        self.hide()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        color = QColor(self._card.theme.window)
+        color.setAlphaF(0.75)
+        with QPainter(self) as painter:
+            painter.fillRect(self.rect(), color)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._card.close_palette()
+
+
 class Palette(QFrame):
     """A card over the window. `entries` is asked each time that it opens; `numbered` makes the entry for a number."""
 
@@ -107,6 +125,7 @@ class Palette(QFrame):
         self._layout = QVBoxLayout(self)
         for widget in (self.field, self.list, self.nothing):
             self._layout.addWidget(widget)
+        self._shade = Shade(self, parent)
         self.field.textChanged.connect(self._search)
         self.field.installEventFilter(self)
         self.list.itemClicked.connect(lambda _: self._take())
@@ -131,6 +150,8 @@ class Palette(QFrame):
         self.fit()
         self.field.setText(text)
         self._search(text)
+        self._shade.show()
+        self._shade.raise_()
         self.show()
         self.raise_()
         self.field.setFocus(Qt.FocusReason.PopupFocusReason)
@@ -142,13 +163,18 @@ class Palette(QFrame):
         else:
             self.window().setFocus(Qt.FocusReason.PopupFocusReason)
 
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._shade.hide()
+
     def fit(self) -> None:
         """Takes its place at the top middle of the window, as high as what it offers."""
         px, room = self.theme.px, self.window().size()
-        width = min(px(620), room.width() - px(40))
+        width = min(px(740), room.width() - px(40))
         offered = max(1, self.list.count()) * max(self.list.sizeHintForRow(0), px(28))
         wanted = self.field.sizeHint().height() + offered + px(32)
         height = min(wanted, px(440), room.height() - px(80))
+        self._shade.setGeometry(self.window().rect())
         self.setGeometry((room.width() - width) // 2, min(px(72), room.height() // 10), width, height)
 
     def shown_texts(self) -> list[str]:

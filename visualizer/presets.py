@@ -48,7 +48,7 @@ PRESETS: Final = (
     ),
     Preset(
         "Rows that see no key",
-        "more queries than keys, aligned at the end: the first rows see nothing, so o = 0 and L = −∞",
+        "more queries than keys: the first rows see nothing, so o = 0 and L = −∞",
         State(problem=Problem(heads=1, kv_heads=1, seqlen_q=300, seqlen_k=128, block_m=64), row=17),
     ),
 )

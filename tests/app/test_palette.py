@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QKeySequence
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QFontMetrics, QKeySequence
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from visualizer.actions import ACTIONS, BY_ID, MENUS
 from visualizer.help import WORDS, key_text
+from visualizer.palette import Shade
 from visualizer.presets import PRESETS
 from visualizer.window import Window
 
@@ -28,6 +31,35 @@ def test_ctrl_k_opens_and_escape_closes(window: Window) -> None:
     assert not window.palette_card.isVisible()
     press(window, K.Key_Right)
     assert window.controller.state.step == 1
+
+
+def test_what_people_want_first_stands_first_and_whole(window: Window) -> None:
+    open_palette(window)
+    card = window.palette_card
+    shown = card.shown_texts()
+    assert shown[0] == "Run kernel"
+    assert shown[1 : 1 + len(PRESETS)] == [f"Open preset: {preset.name}" for preset in PRESETS]
+    assert shown[1 + len(PRESETS)].startswith("Lesson: ")
+    look = card.theme
+    text, hint = QFontMetrics(look.ui_font(13)), QFontMetrics(look.ui_font(12))
+    for preset in PRESETS:
+        needed = text.horizontalAdvance(f"Open preset: {preset.name}") + hint.horizontalAdvance(preset.why)
+        assert needed + look.px(24 + 16) <= card.list.viewport().width(), preset.why
+
+
+def test_the_window_behind_is_dimmed_and_a_click_on_it_closes(window: Window) -> None:
+    open_palette(window)
+    shade = window.findChild(Shade)
+    assert shade is not None and shade.isVisible() and shade.geometry() == window.rect()
+    QTest.mouseClick(shade, Qt.MouseButton.LeftButton, pos=QPoint(5, 5))
+    assert not window.palette_card.isVisible() and not shade.isVisible()
+
+
+def test_a_submenu_does_not_repeat_its_title(window: Window) -> None:
+    for action in ACTIONS:
+        above = action.menu.rpartition("/")[2]
+        assert not window.menus.actions[action.id].text().startswith(f"{above}: "), action.id
+    assert window.menus.actions["file.copy.tiles"].text() == "Score tiles"
 
 
 def test_ctrl_k_again_closes(window: Window) -> None:
@@ -200,6 +232,15 @@ def test_the_words_are_explained(window: Window) -> None:
     press(window, K.Key_F1)
     shown = texts(window)
     assert all(sentence in shown for _, _, sentence in WORDS)
+    assert {"q", "s", "p", "l"} <= {name for _, name, _ in WORDS}
+    dialog = window._help
+    assert dialog is not None
+    labels = {label.text(): label for label in dialog.findChildren(QLabel)}
+    for _, name, sentence in WORDS:
+        tops = {label.mapTo(dialog, label.contentsRect().topLeft()).y() for label in (labels[name], labels[sentence])}
+        assert len(tops) == 1, name
+        for label in (labels[name], labels[sentence]):
+            assert label.alignment() & Qt.AlignmentFlag.AlignTop
 
 
 def test_what_this_is(window: Window) -> None:

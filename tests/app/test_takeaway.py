@@ -170,6 +170,16 @@ def test_a_film_that_fails_says_why(window: Window, qtbot: QtBot, tmp_path: Path
     dialog.close()
 
 
+def test_the_film_dialogs_fields_look_alike(window: Window) -> None:
+    window.take_away.show_film()
+    dialog = window.take_away.film
+    assert dialog is not None
+    numbers = (dialog.first, dialog.last, dialog.every, dialog.fps)
+    assert len({field.size().toTuple() for field in (dialog.what, dialog.sizes, dialog.kind, *numbers)}) == 1
+    for field in numbers:
+        assert field.lineEdit().textMargins().left() + field.lineEdit().x() >= 5
+
+
 @pytest.mark.parametrize("way", ["Escape", "button", "title bar"])
 def test_the_film_dialog_closes_in_every_way(window: Window, qtbot: QtBot, way: str) -> None:
     window.take_away.show_film()

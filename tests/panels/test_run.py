@@ -327,6 +327,14 @@ def test_the_strip_of_errors_in_the_window_says_what_its_colours_are(panel, name
     assert panel.maps[0].rect.height() >= 12
 
 
+@pytest.mark.parametrize("size", [(278, 64), (278, 90), (430, 235), (900, 600)])
+def test_the_invitation_is_a_whole_sentence(panel, size):
+    panel.resize(*size)
+    show(panel, RunView())
+    shown = [text.text for text in panel.canvas.sheet.texts]
+    assert shown[0].startswith("Run kernel to check ") and not any("…" in text for text in shown)
+
+
 def test_an_empty_problem_still_shows_its_run(panel):
     empty = Problem(seqlen_q=0)
     run = RunView(phase="done", result=made_up(empty, times=(), sentence="There are no query rows."))

@@ -80,7 +80,16 @@ class InputsPopup(QFrame):
     def set_theme(self, theme: Theme) -> None:
         """Takes another dress or zoom."""
         px = theme.px
-        self.setStyleSheet(f"QFrame#popup {{ background: {theme.panel}; border: 1px solid {theme.border}; }}")
+        side = px(12) - 2
+        ring = f"border-radius: {(side + 2) // 2}px; width: {side}px; height: {side}px; border: 1px solid"
+        dot = f"border-radius: {px(6)}px; width: {px(4)}px; height: {px(4)}px; border: {px(4)}px solid"
+        self.setStyleSheet(
+            f"QFrame#popup {{ background: {theme.panel}; border: 1px solid {theme.border}; }}"
+            f"QRadioButton::indicator {{ background: {theme.field}; {ring} {theme.muted}; }}"
+            f"QRadioButton::indicator:focus {{ border-color: {theme.text}; }}"
+            f"QRadioButton::indicator:checked {{ background: {theme.panel}; {dot} {theme.accent}; }}"
+            f"QRadioButton::indicator:checked:disabled {{ border-color: {theme.muted}; }}"
+        )
         layout = self.layout()
         assert layout is not None
         self._margins = 2 * px(18)

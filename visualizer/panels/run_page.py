@@ -21,8 +21,12 @@ MAX_COMPACT: Final = 4
 MAX_FRAMES: Final = 64
 USUAL: Final = ("worker ready", "worker not started", "worker starting")
 INTERPRETED: Final = "interpreted on CPU: values are real, time is not"
-INVITATION: Final = (
+INVITATIONS: Final = (
     "Run kernel to check what you step through here against the kernel that really runs.",
+    "Run kernel to check this against the real one.",
+    "Run kernel to check these numbers.",
+)
+MORE: Final = (
     "It runs the kernel on these inputs: on the GPU, or without one in Triton's interpreter.",
     "It compares O and L of every row with exact float64 attention, and with the mirror behind these panels.",
     "On a GPU it also times the kernel against cuDNN, FlashAttention and the original.",
@@ -55,8 +59,11 @@ class Page:
     def _invite(self, area: QRect) -> None:
         """What a run will do, and why it cannot."""
         theme, px = self.theme, self.theme.px
-        used = self.sheet.wrapped(area, INVITATION[0], theme.ui_font(13), theme.text) + px(8)
-        sentences = [(sentence, theme.muted) for sentence in INVITATION[1:]]
+        font = theme.ui_font(13)
+        metrics = QFontMetrics(font)
+        fits = (i for i in INVITATIONS if len(wrap(i, metrics, area.width())) * metrics.height() <= area.height() + 2)
+        used = self.sheet.wrapped(area, next(fits, INVITATIONS[-1]), font, theme.text) + px(8)
+        sentences = [(sentence, theme.muted) for sentence in MORE]
         if self.run.worker and not self.run.worker.startswith(USUAL):
             sentences.insert(0, (self.run.worker[:1].upper() + self.run.worker[1:].rstrip(".") + ".", theme.text))
         self._sentences(area, used, sentences)
@@ -83,7 +90,7 @@ class Page:
             self.sheet.text(percent, f"{done:.0%}", theme.code_font(12), theme.muted, RIGHT)
         rest = area.adjusted(0, used + px(10), -px(60), 0)
         used += px(26) + self.sheet.wrapped(rest, "Press Cancel to stop it at once.", theme.ui_font(12), theme.muted)
-        self._sentences(area, used, [(sentence, theme.muted) for sentence in INVITATION[1:]])
+        self._sentences(area, used, [(sentence, theme.muted) for sentence in MORE])
 
     def _stopped(self, area: QRect) -> None:
         theme, px, run = self.theme, self.theme.px, self.run

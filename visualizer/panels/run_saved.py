@@ -99,12 +99,10 @@ def _bars(sheet: Sheet, area: QRect, group: Group, names: int, row: int, theme: 
 
 def _bar_color(timing: Timing, theme: Theme) -> QColor:
     """The output's colour for the Hopper kernel, half of it for this project's others, grey for the rest."""
-    color, ground = theme.color("o"), QColor(theme.panel)
-    if timing.name == "hopper":
-        return color
     if timing.name not in OURS:
         return QColor(theme.done)
-    return QColor(*((a + b) // 2 for a, b in zip(color.getRgb()[:3], ground.getRgb()[:3], strict=True)))  # pyright: ignore
+    color = theme.color("o")
+    return color if timing.name == "hopper" else theme.thin(color.name(), 0.5)
 
 
 def whisker(sheet: Sheet, theme: Theme, ends: list[float], y: float) -> None:
