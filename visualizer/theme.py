@@ -47,6 +47,8 @@ _WORDS: Final = {
     },
 }
 
+NEGATIVE_SCORES: Final = "#7C6BE0"
+
 # every fifth colour of matplotlib's viridis (van der Walt and Smith; public domain, CC0)
 VIRIDIS: Final = (
     "440154 46085c 471063 481769 481d6f 482475 472a7a 46307e 453781 433d84 414287 3f4889 3d4e8a "
@@ -106,7 +108,11 @@ class Theme:
         return _font(CODE_FONT, self.px(size), weight)
 
     def signed_lut(self, quantity: str) -> np.ndarray:
-        """(256, 3) uint8: grey for negative, the panel's ground at 0, the quantity's colour for positive values."""
+        """(256, 3) uint8: the panel's ground at 0, the quantity's colour above it, and grey below.
+
+        Scores, whose own colour has no hue, are violet where they are negative; m and L, which may all be negative,
+        keep half of their hue.
+        """
         return _signed_lut(self.name, quantity)
 
     def heat_lut(self) -> np.ndarray:
@@ -267,8 +273,10 @@ def _font(family: str, size: int, weight: QFont.Weight) -> QFont:
 @cache
 def _signed_lut(name: ThemeName, quantity: str) -> np.ndarray:
     look = theme(name)
-    ground = QColor(look.skipped if name == "dark" else "#ffffff")
-    negative, positive = QColor(look.muted), look.color(quantity)
+    ground, positive = QColor(look.skipped if name == "dark" else "#ffffff"), look.color(quantity)
+    negative = QColor(NEGATIVE_SCORES if quantity == "s" else look.muted)
+    if quantity in ("m", "lse"):
+        negative = look.thin(positive.name(), 0.5)
     ends = np.array([[c.red(), c.green(), c.blue()] for c in (negative, ground, positive)], np.float32)
     at = np.linspace(0, 2, 256)[:, None]
     low = ends[0] + (ends[1] - ends[0]) * at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +19,7 @@ from kernel.problem import Problem
 from kernel.tiling import Position
 from visualizer import theme
 from visualizer.frame import Frame, RunView
-from visualizer.numbers import number
+from visualizer.numbers import MINUS, number
 from visualizer.panels.chip import ChipPanel
 from visualizer.panels.chip_layout import lay_out
 from visualizer.panels.heatmap import to_index
@@ -352,3 +353,30 @@ def test_all_parts_have_names_for_screen_readers(qtbot):
     for widget in (panel, panel.canvas, panel.equations, panel.switch, *panel.switch.buttons.values()):
         assert widget.accessibleName()
     assert "α = 2^(" in panel.equations.accessibleDescription()
+
+
+def test_what_is_still_to_come_stands_there_as_a_formula(qtbot):
+    panel, _ = shown(qtbot, frame_at(TOY, "scores", iteration=1), (900, 600))
+    muted = panel.theme.muted
+    quiet = [line.text for line in panel.equations.lines if line.color.name() == muted][1:]  # the first is the heading
+    assert quiet == [f"α = 2^(m {MINUS} m_new)", f"Σ p = Σ 2^(s·scale {MINUS} m)"]
+
+
+def test_the_legend_says_where_scores_lie_beyond_its_colours(qtbot):
+    frame = frame_at(TOY, "scores")
+    panel, _ = shown(qtbot, frame, (900, 600))
+    top = frame.chip.levels["s"][1]
+    for factor, words in ((0.9, f"s {MINUS}{{0}} … {{0}}"), (1.1, f"s ≤ {MINUS}{{0}} … ≥ {{0}}")):
+        s = np.zeros_like(frame.chip.matrix)
+        s[0, :2] = factor * top, -factor * top
+        panel.show_frame(replace(frame, chip=replace(frame.chip, matrix=s)))
+        assert panel.canvas.slots.legend()[0] == ("scale", words.format(f"{top:.2f}"))
+
+
+@pytest.mark.parametrize("name", ["dark", "light"])
+def test_negative_scores_and_negative_maxima_are_told_apart(name):
+    look = theme.theme(name)
+    low, high = look.signed_lut("s")[[0, -1]].astype(int)
+    assert np.ptp(low) > 100 > np.ptp(high)  # violet; no hue
+    red, green, blue = look.signed_lut("m")[0].astype(int)
+    assert red - blue > 20 < green - blue  # yellow still

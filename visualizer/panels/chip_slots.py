@@ -143,7 +143,8 @@ class Slots:
         items: list[tuple[str, str]] = []
         if slot.held:
             low, high = (heatmap.short(x).removesuffix(".00") for x in slot.levels)
-            items.append(("scale", f"{slot.quantity} {low} … {high}"))
+            below, above = self._beyond(slot)
+            items.append(("scale", f"{slot.quantity} {'≤ ' * below}{low} … {'≥ ' * above}{high}"))
             if slot.keep is not None and not slot.keep.all():
                 items.append(("masked", "masked"))
         if any(s.bare for s in self.by_place.values()):
@@ -151,6 +152,15 @@ class Slots:
         if any(s.nans for s in self.by_place.values()):
             items.append(("nan", "not a number"))
         return items
+
+    def _beyond(self, slot: Slot) -> tuple[bool, bool]:
+        """Whether finite values that are shown lie below and above the colours' limits."""
+        if slot.values is None:
+            return False, False
+        seen = slot.values if slot.keep is None else slot.values[slot.keep]
+        seen = seen[np.isfinite(seen)]
+        low, high = slot.levels
+        return bool((seen < low).any()), bool((seen > high).any())
 
     def _paint_legend(self, painter: QPainter) -> None:
         """In the free corner above q, from the bottom up; left out where the corner is too small."""

@@ -14,12 +14,27 @@ from PySide6.QtGui import QColor, QFontMetrics, QPainter, QPaintEvent, QResizeEv
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visualizer.frame import Equation
+from visualizer.numbers import MINUS
 from visualizer.theme import Theme
 
 ALIGN = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 MIN_LINES: Final = 3
-PLACES: Final = {"s": "max s", "m": "m", "alpha": "α", "p": "Σ p", "l": "l", "acc": "acc"}
-END_PLACES: Final = {"m": "m", "l": "l", "acc": "acc", "o": "o", "lse": "L"}
+# what will stand in a place: its name, and the rest where there is room
+PLACES: Final = {
+    "s": ("max s", " = max q·kᵀ"),
+    "m": ("m", " ← max(m, max s·scale)"),
+    "alpha": ("α", f" = 2^(m {MINUS} m_new)"),
+    "p": ("Σ p", f" = Σ 2^(s·scale {MINUS} m)"),
+    "l": ("l", " ← l·α + Σ p"),
+    "acc": ("acc", " ← acc·α + p·v"),
+}
+END_PLACES: Final = {
+    "m": ("m", ""),
+    "l": ("l", ""),
+    "acc": ("acc", ""),
+    "o": ("o", " = acc / l"),
+    "lse": ("L", " = m + log₂ l"),
+}
 
 Written = tuple[str, str, str, bool]  # text, note beside it, quantity, whether it is quiet
 
@@ -138,15 +153,17 @@ class Equations(QWidget):
         self.update()
 
     @property
-    def _places(self) -> dict[str, str]:
+    def _places(self) -> dict[str, tuple[str, str]]:
         return END_PLACES if any(e.quantity == "o" for e in self._equations) else PLACES
 
     def _placed(self, width: int, room: int) -> list[list[Written]]:
-        """Every quantity in its place, with its name alone until it is there; nothing where room lacks."""
+        """Every quantity in its place, with its formula until it is there; nothing where room lacks."""
         by_quantity = {e.quantity: e for e in self._equations}
         blocks = [
-            self._broken(by_quantity[q], width) if q in by_quantity else [(name, "", q, True)]
-            for q, name in self._places.items()
+            self._broken(by_quantity[q], width)
+            if q in by_quantity
+            else [(name + (rest if self._advance(name + rest) <= width else ""), "", q, True)]
+            for q, (name, rest) in self._places.items()
         ]
         blocks = [[line for n, line in enumerate(block) if n == 0 or not line[3]] for block in blocks]
         return blocks if sum(map(len, blocks)) <= room else []
