@@ -37,6 +37,8 @@ class KeyGuard(QObject):
                 event.accept()
             return False
         if key == Qt.Key.Key_Escape and isinstance(watched, QWidget) and not watched.property("wrong"):
+            if watched.window() is not self.parent():
+                return False  # a sheet over the window closes
             watched.clearFocus()
             watched.window().setFocus(Qt.FocusReason.OtherFocusReason)
             return True

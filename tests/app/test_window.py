@@ -170,6 +170,20 @@ def test_escape_takes_back_what_was_refused_and_then_leaves_the_field(window: Wi
     assert not field.hasFocus()
 
 
+def test_escape_in_the_sheet_of_inputs_takes_back_and_then_closes(window: Window) -> None:
+    popup = window.problem_bar.popup
+    popup.open_below(window.problem_bar.inputs)
+    seed = popup.texts["seed"]
+    seed.setFocus()
+    seed.selectAll()
+    QTest.keyClicks(seed, "x")
+    assert seed.property("wrong") and popup.reason.isVisible()
+    QTest.keyClick(seed, K.Key_Escape)
+    assert seed.text() == "20" and popup.isVisible() and not popup.reason.isVisible()
+    QTest.keyClick(seed, K.Key_Escape)
+    assert not popup.isVisible()
+
+
 @pytest.mark.parametrize("way", ["preset", "the same problem", "undo", "open"])
 def test_a_field_shows_what_holds_after_a_problem_from_elsewhere(window: Window, tmp_path: Path, way: str) -> None:
     c, path = window.controller, tmp_path / "a.flashscope.json"
