@@ -15,6 +15,7 @@ TERMS = 2
 def explain(view: ChipView, quantity: str, i: int, j: int = 0) -> tuple[str, ...]:
     """Lines on element (i, j) of what the chip shows under `quantity`; empty when it holds no such thing.
 
+    What was worked out has three: the formula, the numbers put in, the result. Else the value comes first.
     i counts rows of the block (for k and v: keys of the tile), j columns; lse, m, alpha and l have no j.
     """
     maker = {"q": _loaded, "k": _loaded, "v": _loaded, "s": _score, "p": _probability, "acc": _acc, "o": _o}.get(
@@ -45,8 +46,9 @@ def _score(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
     products = [f"{number(a)}·{number(b)}" for a, b in zip(view.q[i, :TERMS], view.k[j, :TERMS], strict=True)]
     more = "" if view.head_dim <= TERMS else " + …"
     return (
-        f"s[{row}, {key}] = q[{row}]·k[{key}] = {value}",
+        f"s[{row}, {key}] = q[{row}]·k[{key}]",
         f"= {' + '.join(products)}{more}  ({view.head_dim} products)",
+        f"= {value}",
     )
 
 
@@ -59,8 +61,9 @@ def _probability(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ..
         return (f"p[{row}, {key}] = {value}", f"masked: row {row:,} does not see key {key:,}, so 2^({MINUS}∞)")
     score, scale = number(view.s[i, j]), number(view.qk_scale)
     return (
-        f"p[{row}, {key}] = 2^(s·scale − m) = {value}",
+        f"p[{row}, {key}] = 2^(s·scale − m)",
         f"= 2^({score}·{scale}{'' if m == -math.inf else less(m)})",
+        f"= {value}",
     )
 
 
@@ -72,8 +75,9 @@ def _acc(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
         with np.errstate(invalid="ignore"):
             new = float(view.p[i] @ view.v[:, j])
         return (
-            f"{name} = acc·α + p[{view.rows[0] + i}]·v[:, {j}] = {number(value)}",
+            f"{name} = acc·α + p[{view.rows[0] + i}]·v[:, {j}]",
             f"= {number(value - new)} + {number(new)}  ({view.p.shape[1]} products)",
+            f"= {number(value)}",
         )
     if "acc" in view.fresh and view.alpha is not None:
         return (f"{name} = acc·α = {number(value)}", f"α = {number(view.alpha[i])}")
@@ -86,7 +90,7 @@ def _o(view: ChipView, quantity: str, i: int, j: int) -> tuple[str, ...]:
     name, value, l = f"o[{view.rows[0] + i}, {j}]", number(view.acc[i, j]), float(view.l[i])
     if l == 0:
         return (f"{name} = {value}", "the row saw no key: l = 0, so o = 0")
-    return (f"{name} = acc / l = {value}", f"= {number(view.sums[i, j])} / {number(l)}")
+    return (f"{name} = acc / l", f"= {number(view.sums[i, j])} / {number(l)}", f"= {value}")
 
 
 def _m(view: ChipView, i: int) -> tuple[str, ...]:
@@ -96,8 +100,9 @@ def _m(view: ChipView, i: int) -> tuple[str, ...]:
     if "m" in view.fresh and view.s is not None and view.m_old is not None:
         top = float(np.fmax.reduce(view.s[i])) * view.qk_scale
         return (
-            f"{name} = max(m, max s·scale) = {number(value)}",
+            f"{name} = max(m, max s·scale)",
             f"= max({number(view.m_old[i])}, {number(top)})",
+            f"= {number(value)}",
         )
     if value == -math.inf:
         return (f"{name} = {MINUS}∞", "the row has seen no key yet")
@@ -112,7 +117,7 @@ def _alpha(view: ChipView, i: int) -> tuple[str, ...]:
         return (f"{name} = {value}",)
     m = float(view.m[i])
     power = f"2^({number(view.m_old[i])}{'' if m == -math.inf else less(m)})"
-    return (f"{name} = 2^(m before − m) = {value}", f"= {power}")
+    return (f"{name} = 2^(m before − m)", f"= {power}", f"= {value}")
 
 
 def _l(view: ChipView, i: int) -> tuple[str, ...]:
@@ -121,7 +126,7 @@ def _l(view: ChipView, i: int) -> tuple[str, ...]:
     name, value = f"l[{view.rows[0] + i}]", number(view.l[i])
     if "l" in view.fresh and view.p is not None and view.l_old is not None and view.alpha is not None:
         parts = f"{number(view.l_old[i])}·{number(view.alpha[i])} + {number(view.p[i].sum())}"
-        return (f"{name} = l·α + Σ p = {value}", f"= {parts}")
+        return (f"{name} = l·α + Σ p", f"= {parts}", f"= {value}")
     return (f"{name} = {value}", "Σ p of the row so far, relative to 2^m")
 
 
@@ -130,6 +135,7 @@ def _lse(view: ChipView, i: int) -> tuple[str, ...]:
         return ()
     m, l = number(view.m[i]), number(view.l[i])
     return (
-        f"L[{view.rows[0] + i}] = m + log₂ l = {number(view.lse[i])}",
-        f"= {m} + log₂ {l}, kept for the backward pass",
+        f"L[{view.rows[0] + i}] = m + log₂ l",
+        f"= {m} + log₂ {l}",
+        f"= {number(view.lse[i])}, kept for the backward pass",
     )

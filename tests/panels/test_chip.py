@@ -255,9 +255,13 @@ def test_hovering_tells_where_a_value_came_from_and_marks_it(qtbot):
     assert view is not None
     qtbot.mouseMove(panel.canvas, middle_of(panel, "matrix", 2, 3))
     assert panel.canvas.hovered == ("matrix", 2, 3)
-    first, second = panel.canvas.explanation(("matrix", 2, 3))
-    assert first == f"p[18, 3] = 2^(s·scale − m) = {number(view.p[2, 3])}"
+    first, second, third = panel.canvas.explanation(("matrix", 2, 3))
+    assert (first, third) == ("p[18, 3] = 2^(s·scale − m)", f"= {number(view.p[2, 3])}")
     assert f"2^({number(view.s[2, 3])}·{number(view.qk_scale)}" in second
+    tip = next(w for w in QApplication.topLevelWidgets() if type(w).__name__ == "QLabel" and first in w.text())
+    metrics = QFontMetrics(panel.theme.code_font(12))
+    assert tip.width() >= max(map(metrics.horizontalAdvance, (first, second, third)))
+    assert tip.height() < 4 * metrics.height() + 2 * tip.margin(), "a line is broken"
     key = panel.canvas.explanation(("k", 4, 6))
     assert key[0] == f"k[6, 4] = {number(view.k[6, 4])}"
     panel.show_frame(frame_at(TOY, "load_q"))

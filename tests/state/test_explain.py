@@ -38,15 +38,16 @@ def numbers(text: str) -> list[float]:
 
 def test_a_score_is_a_product_of_a_query_and_a_key():
     view = chip_at("scores")
-    first, second = explain(view, "s", 3, 5)
-    assert first == f"s[35, 21] = q[35]·k[21] = {number(view.q[3] @ view.k[5])}"
+    first, second, third = explain(view, "s", 3, 5)
+    assert (first, third) == ("s[35, 21] = q[35]·k[21]", f"= {number(view.q[3] @ view.k[5])}")
     assert second.startswith(f"= {number(view.q[3, 0])}·{number(view.k[5, 0])} + ")
     assert "(16 products)" in second
 
 
 def test_a_probability_is_a_power_of_two():
     view = chip_at("exponentiate")
-    _, second = explain(view, "p", 3, 5)
+    first, second, third = explain(view, "p", 3, 5)
+    assert (first, third) == ("p[35, 21] = 2^(s·scale − m)", f"= {number(view.p[3, 5])}")
     assert 2 ** (view.s[3, 5] * view.qk_scale - view.m[3]) == pytest.approx(float(view.p[3, 5]), rel=1e-5)
     assert second == f"= 2^({number(view.s[3, 5])}·{number(view.qk_scale)}{less(float(view.m[3]))})"
 
@@ -59,7 +60,8 @@ def test_a_masked_element_says_that_the_row_does_not_see_the_key():
 
 def test_acc_is_the_rescaled_acc_and_the_new_products():
     before, view = chip_at("rescale"), chip_at("accumulate")
-    _, second = explain(view, "acc", 3, 7)
+    first, second, third = explain(view, "acc", 3, 7)
+    assert (first, third) == ("acc[35, 7] = acc·α + p[35]·v[:, 7]", f"= {number(view.acc[3, 7])}")
     old, new, count = numbers(second)[:3]
     assert old == pytest.approx(float(before.acc[3, 7]), abs=2e-3)
     assert new == pytest.approx(float(view.p[3] @ view.v[:, 7]), abs=1e-3)
@@ -81,7 +83,10 @@ def test_m_alpha_and_l_are_told_with_the_values_of_before():
 def test_o_and_lse_end_the_program():
     view = chip_at("store")
     assert explain(view, "o", 3, 2)[1] == f"= {number(view.sums[3, 2])} / {number(view.l[3])}"
-    assert explain(view, "lse", 3)[0] == f"L[35] = m + log₂ l = {number(view.lse[3])}"
+    assert explain(view, "lse", 3)[::2] == (
+        "L[35] = m + log₂ l",
+        f"= {number(view.lse[3])}, kept for the backward pass",
+    )
 
 
 def test_rows_without_a_key_are_explained():
@@ -106,11 +111,11 @@ def test_every_held_value_of_every_step_is_explained_with_its_own_number(problem
             continue
         i, j = data.draw(st.integers(0, values.shape[0] - 1)), data.draw(st.integers(0, values.shape[1] - 1))
         lines = explain(view, quantity, i, j)
-        assert number(values[i, j]) in lines[0]
+        assert f"= {number(values[i, j])}" in lines[2 if len(lines) == 3 else 0]
         assert "[" in lines[0]
     for quantity, column in (("m", view.m), ("alpha", view.alpha), ("l", view.l), ("lse", view.lse)):
         lines = explain(view, quantity, 0)
-        assert lines == () if column is None else number(column[0]) in lines[0]
+        assert lines == () if column is None else f"= {number(column[0])}" in lines[2 if len(lines) == 3 else 0]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -140,9 +140,9 @@ class ChipCanvas(FocusRing):
         if not lines:
             QToolTip.hideText()
             return
-        text = "<br>".join(line.replace("<", "&lt;").replace(" ", "&nbsp;") for line in lines)
-        size = self.theme.px(12)
-        QToolTip.showText(at, f'<span style="font-family: {CODE_FONT}; font-size: {size}px">{text}</span>', self)
+        text = "\n".join(line.replace("<", "&lt;") for line in lines)
+        style = f"margin: 0; white-space: pre; font-family: {CODE_FONT}; font-size: {self.theme.px(12)}px"
+        QToolTip.showText(at, f'<p style="{style}">{text}</p>', self)
 
     def leaveEvent(self, event: QEvent) -> None:
         self.hovered = None
