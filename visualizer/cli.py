@@ -13,7 +13,7 @@ from typing import Final
 from kernel.plain_file import is_there, shown_path
 from kernel.problem import ProblemError
 from visualizer import picture_commands
-from visualizer.options import UsageError, add_problem_options, names_problem, size, state_of, whole
+from visualizer.options import SCALES, THEMES, UsageError, add_problem_options, names_problem, size, state_of, whole
 
 LONG_SCORES: Final = 1 << 29  # of a head; from here on its L takes more than a few seconds
 PANELS: Final = ("tiles", "chip", "rows", "lse", "source", "run", "ledger", "transport")
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     one = command("open", "the window (also without a command)", "Opens the window, on a file or as it was left.")
     one.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a session, tensors, or a saved benchmark")
     _add_worker(one)
-    one.add_argument("--theme", choices=("dark", "light"), help="the look; it is remembered")
+    one.add_argument("--theme", choices=THEMES, help="the look; it is remembered")
     add_problem_options(one, session=False)
 
     one = command(
@@ -73,8 +73,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=Path, required=True, metavar="F.png", help="the file to write")
     one.add_argument("--step", type=whole, metavar="N", help="the step of the tape, from 0; -1 is the last")
     one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")
-    one.add_argument("--scale", type=int, choices=(1, 2), default=1, help="pixels of the picture for each of those")
-    one.add_argument("--theme", choices=("dark", "light"), default="dark")
+    one.add_argument("--scale", type=int, choices=SCALES, default=1, help="pixels of the picture for each of those")
+    one.add_argument("--theme", choices=THEMES, default="dark")
     one.add_argument("--run", action="store_true", help="run the kernel first, and show its result")
     one.add_argument(
         "--bench", type=Path, metavar="F", help="show a saved result of bench kernel --json in the run panel"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from visualizer import diff_report
 from visualizer.diff import Comparison, DiffError, compare_paths, save
+from visualizer.options import is_share
 
 
 def diff(before: Path, after: Path, *, tolerance: float, out: Path | None, report: Path | None, as_json: bool) -> int:
     """0 when the same, 1 when not. Raises DiffError for what cannot be compared or written."""
-    if not 0 <= tolerance <= 1:
+    if not is_share(tolerance):
         raise DiffError(f"--tolerance is {tolerance:g}; it may be from 0 (the same colours) to 1 (black for white).")
     found = list(compare_paths(before, after, tolerance))
     differing = [c for c in found if not c.same]

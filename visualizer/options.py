@@ -23,6 +23,11 @@ WHOLE: Final = (
 )
 
 
+SIDES: Final = (64, 8192)  # of a picture, in pixels
+SCALES: Final = (1, 2)
+THEMES: Final = ("dark", "light")
+
+
 class UsageError(ValueError):
     """Options that do not go together, or name what is not there; one sentence."""
 
@@ -115,6 +120,12 @@ def size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().replace("×", "x").partition("x")
     if not (width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no size; write it as 900x600")
-    if not all(64 <= int(n[:9]) <= 8192 for n in (width, height)):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is out of range; each side may be from 64 to 8192")
+    low, high = SIDES
+    if not all(low <= int(n[:9]) <= high for n in (width, height)):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is out of range; each side may be from {low} to {high}")
     return int(width), int(height)
+
+
+def is_share(tolerance: float) -> bool:
+    """Whether a tolerance can be: 0 is the same colours, 1 black for white, beyond which no picture could fail."""
+    return 0 <= tolerance <= 1

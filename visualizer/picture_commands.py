@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from visualizer.options import UsageError, add_problem_options, number, size, state_of, whole
+from visualizer.options import SCALES, THEMES, UsageError, add_problem_options, number, size, state_of, whole
 
 Command = Callable[[str, str, str], argparse.ArgumentParser]
 SUFFIXES: Final = (".png", ".svg", ".gif", ".mp4", ".npz", ".csv")
@@ -59,8 +59,8 @@ def add_export(command: Command, panels: Sequence[str]) -> None:
     one.add_argument("--steps", type=steps, metavar="A:B", help="of a film; A:B:N takes every Nth (all)")
     one.add_argument("--fps", type=number, default=10.0, metavar="F", help="steps a second of a film (10)")
     one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")
-    one.add_argument("--scale", type=int, choices=(1, 2), default=1, help="pixels of the picture for each of those")
-    one.add_argument("--theme", choices=("dark", "light"), default="dark")
+    one.add_argument("--scale", type=int, choices=SCALES, default=1, help="pixels of the picture for each of those")
+    one.add_argument("--theme", choices=THEMES, default="dark")
     one.add_argument("--zoom", type=number, default=1.0, metavar="X", help=argparse.SUPPRESS)
     one.add_argument("--progress", action="store_true", help="print how far a film has come, a line a frame")
     add_problem_options(one)

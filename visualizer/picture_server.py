@@ -81,7 +81,7 @@ def _state(request: dict[str, Any]):
     from kernel.inputs import file_problem
     from kernel.problem import FIELDS, Problem
     from visualizer.options import preset_state
-    from visualizer.state import OPENING, State, load
+    from visualizer.state import MATRICES, OPENING, State, load
 
     fields, inputs = dict(request["fields"]), request["inputs"]
     if request["session"] is not None and request["preset"] is not None:
@@ -107,6 +107,11 @@ def _state(request: dict[str, Any]):
         # without a word on them causal and sm_scale are as in torch's scaled_dot_product_attention
         base = state.problem if state is not OPENING else Problem(causal=False, sm_scale=None)
         state = State(problem=file_problem(inputs, base), row=state.row)
+    if "matrix" in fields and fields["matrix"] not in MATRICES:
+        raise RequestError(f"matrix is {fields['matrix']!r:.40}; choose {', '.join(MATRICES)}.")
+    row = fields.get("row", 0)
+    if not isinstance(row, int) or isinstance(row, bool) or row < 0:
+        raise RequestError(f"row is {row!r:.40}; it must be a whole number from 0, within the block.")
     return state.change(**fields)
 
 

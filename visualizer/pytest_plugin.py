@@ -6,8 +6,10 @@ Nothing but pytest is imported until a test uses the fixture; Qt stays in a proc
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from visualizer.snapshot import Snapshots
 
 MODES: Final = ("all", "changed", "missing")
+MAX_NAME: Final = 150  # bytes
 WRITTEN, WRONG = "flashscope_written", "flashscope_wrong"  # properties of a test
 
 
@@ -88,9 +91,7 @@ def panel_snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
             config.getoption("flashscope_update"), config.getoption("flashscope_failures"), in_ci()
         )
     folder = request.path.parent / config.getini("flashscope_goldens")
-    return PanelSnapshot(
-        config.stash[_SNAPSHOTS], folder, _name(request), tmp_path_factory, request.node.user_properties
-    )
+    return PanelSnapshot(config.stash[_SNAPSHOTS], folder, request, tmp_path_factory)
 
 
 class PanelSnapshot:
@@ -100,12 +101,16 @@ class PanelSnapshot:
         self,
         snapshots: Snapshots,
         folder: Path,
-        test: str,
+        request: pytest.FixtureRequest,
         tmp_path_factory: pytest.TempPathFactory,
-        notes: list[tuple[str, object]],
     ) -> None:
-        self._snapshots, self._folder, self._test = snapshots, folder, test
-        self._tmp_path_factory, self._notes = tmp_path_factory, notes
+        self._snapshots, self._folder = snapshots, folder
+        self._test, self._node = _name(request), request.node.nodeid
+        self._notes: list[tuple[str, object]] = request.node.user_properties
+        self._tmp_path_factory = tmp_path_factory
+        base = tmp_path_factory.getbasetemp()
+        # the folder of each of xdist's workers lies in that of the whole run
+        self._claims = (base.parent if hasattr(request.config, "workerinput") else base) / "flashscope-goldens"
         self._names: set[str] = set()
 
     def __call__(
@@ -141,38 +146,70 @@ class PanelSnapshot:
         size is in logical pixels, scale multiplies it; tolerance: how far a pixel's colour may be off, 0 to 1.
         """
         __tracebackhide__ = True
-        name = _safe(self._test if name is None else name)
-        if name in self._names:
-            pytest.fail(f"The golden {name!r} was compared before in this test; give each picture a name.")
-        self._names.add(name)
-        golden = self._folder / f"{name}.png"
+        place = {"preset": preset, "session": session, "fields": fields}
+        request = {"panel": panel, "step": step, "head": head, "theme": theme, "size": size, "zoom": zoom} | place
+        tensors = {"q": q, "k": k, "v": v, "o": o, "lse": lse}
+        how: dict[str, Any] = {"lse_unit": lse_unit, "scale": scale, "tolerance": tolerance}
+        from visualizer.snapshot_options import checked
+
         try:
-            outcome = self._snapshots.check(
-                golden,
-                {
-                    "panel": panel, "preset": preset,
-                    "session": None if session is None else os.path.abspath(session), "step": step, "head": head, "theme": theme,
-                    "size": size, "zoom": zoom, "fields": fields,
-                },
-                {"q": q, "k": k, "v": v, "o": o, "lse": lse},
-                lse_unit=lse_unit, scale=scale, tolerance=tolerance, make_folder=self._failures,
-            )  # fmt: skip
-        except (ValueError, AssertionError) as error:
-            # the sentence is for the person; how it came about inside here is not
-            raise error.with_traceback(None) from None
+            request = checked(request, tensors, **how)
+            golden = self._claimed(name)
+            outcome = self._snapshots.check(golden, request, tensors, **how, make_folder=self._failures)
+        # the sentence is for the person; how it came about inside here is not
+        except AssertionError as error:
+            raise AssertionError(str(error)) from None
+        except ValueError as error:
+            raise ValueError(str(error)) from None
         if outcome.written:
             self._notes.append((WRITTEN, str(golden)))
         if outcome.wrong:
             self._notes.append((WRONG, f"{golden}: {outcome.wrong}"))
 
+    def _claimed(self, name: str | None) -> Path:
+        """The golden's path, which no other test of this run may ask for."""
+        __tracebackhide__ = True
+        if not isinstance(name, str | None):
+            raise ValueError(f"name is {name!r:.40}; give a text.")
+        name = file_name(self._test if name is None else name.removesuffix(".png"))
+        golden = self._folder / f"{name}.png"
+        if name in self._names:
+            pytest.fail(f"The golden {name!r} was compared before in this test; give each picture a name.")
+        self._names.add(name)
+        first = claim(self._claims, golden, self._node)
+        if first != self._node:
+            pytest.fail(
+                f"The golden {golden.name} is that of two tests, {first} and {self._node}; give each its own name."
+            )
+        return golden
+
     def _failures(self, name: str) -> Path:
         return self._tmp_path_factory.mktemp(f"golden-{name}")
 
 
+def claim(folder: Path, golden: Path, test: str) -> str:
+    """The test that was the first of this run to ask for the golden, in whichever worker of pytest-xdist."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # where A.png and a.png are one file, they are one golden
+    path = folder / hashlib.sha256(os.path.realpath(golden).lower().encode("utf-8", "replace")).hexdigest()
+    try:
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(test)
+    except FileExistsError:
+        return path.read_text(encoding="utf-8") or "another"
+    return test
+
+
+def file_name(name: str) -> str:
+    """A file's name for a picture's; test_x[dark] is test_x-dark. Where signs had to go, a hash keeps names apart."""
+    plain = name = unicodedata.normalize("NFC", name)
+    plain = re.sub(r"^(\w[\w-]*)\[(.+)\]$", r"\1-\2", plain)
+    safe = re.sub(r"[^\w.+-]+", "-", plain).strip("-.").encode("utf-8", "ignore")[:MAX_NAME].decode("utf-8", "ignore")
+    if safe and safe == plain:
+        return safe
+    mark = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:6]
+    return f"{safe}-{mark}" if safe else f"golden-{mark}"
+
+
 def _name(request: pytest.FixtureRequest) -> str:
     return f"{request.path.stem}-{request.node.name}"
-
-
-def _safe(name: str) -> str:
-    """A file's name: test_x-test_y[dark] is test_x-test_y-dark."""
-    return re.sub(r"[^\w.+-]+", "-", name, flags=re.ASCII).strip("-.") or "golden"

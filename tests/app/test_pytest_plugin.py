@@ -2,15 +2,18 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from visualizer.diff import read
-from visualizer.pytest_plugin import _safe
+from visualizer.pytest_plugin import file_name
 
 ATTENTION = '''
 import numpy as np
@@ -193,28 +196,52 @@ def test_refusals(panel_snapshot):
     assert no("b", "run", q=q, k=k) == "q and k came without v; give all of q, k and v."
     assert no("c", "run", q=q, k=k, v=v, o=o) == "o came without lse; give all of o and lse."
     assert no("d", "run", q=q, k=k, v=v, o=o[:, :, 1:], lse=lse).startswith("o has shape (1, 2, 39, 16); this problem")
-    assert no("e", "run", q=q, k=k, v=v, seqlen=4) == "seqlen is what the tensors q, k and v say; leave it out."
-    assert no("f", "run", q=[1, 2], k=k, v=v).startswith("q is list of int64; give an array of floating-point")
-    assert "must be float16" in no("g", "run", q=q.astype(float), k=k, v=v)
+    assert no("e", "lse", q=q, k=k, v=v, seqlen=4) == "seqlen is what the tensors q, k and v say; leave it out."
+    assert no("f", "lse", q=[1, 2], k=k, v=v).startswith("q is list of int64; give an array of floating-point")
+    assert "must be float16" in no("g", "lse", q=q.astype(float), k=k, v=v)
     assert no("h", "tiles", colour="red").startswith("There is no field 'colour'; choose from ")
     assert no("i", "tiles", step=10**9).startswith("step is 1,000,000,000; this problem has")
     assert no("j", "tiles", seqlen=-1).startswith("seqlen_q is -1; it must be from 0")
     assert no("k", "tiles", preset="none such").startswith("There is no preset 'none such'")
+    assert no("k2", "tiles", preset=5) == "preset is 5; give its name as a text."
+    assert no("n", "run", q=q, k=k, v=v).startswith("The run panel shows what a kernel made of q")
+    assert no("o", "tiles", theme="blue") == "theme is 'blue'; choose dark or light."
+    assert no(5, "tiles") == "name is 5; give a text."
+    for tolerance in (2, -1, "x", None, float("nan"), True):
+        said = no("p", "tiles", tolerance=tolerance)
+        assert said == f"tolerance is {tolerance!r}; it may be from 0 (the same colours) to 1 (black for white)."
+    for scale in (0, 3, -1, "2", None, float("inf")):
+        assert no("q", "tiles", scale=scale) == f"scale is {scale!r}; choose 1 or 2."
+    for size in ((0, 0), (20000, 20000), "900x600", 900, (900,), (900, 600.5)):
+        assert no("r", "tiles", size=size) == (
+            f"size is {size!r}; give (width, height) such as (900, 600), each from 64 to 8192."
+        )
+    for step in ("1", 2.5):
+        assert no("s", "tiles", step=step) == f"step is {step!r}; give a whole number."
+        assert no("t", "tiles", head=step) == f"head is {step!r}; give a whole number."
+    assert no("u", "tiles", zoom=0) == "zoom is 0; it may be from 0.5 to 3."
+    assert no("v", "tiles", matrix="x") == "matrix is 'x'; choose auto, s, p."
+    assert no("w", "tiles", row="x").startswith("row is 'x'; it must be a whole number")
     assert "cannot be opened" in no("l", "tiles", session="nowhere.json")
     assert no("m", "run", q=q, k=k, v=v, o=o, lse=lse, lse_unit="log10").startswith("lse_unit is 'log10'")
 
+def test_one_sentence(panel_snapshot):
+    panel_snapshot("tiles", "one sentence", theme="blue")
+
 def test_names_are_used_once(panel_snapshot):
-    panel_snapshot("tiles", "preset", preset="toy", step=-1, size=(300, 300))
-    panel_snapshot("tiles", "preset", preset="toy", step=-1, size=(300, 300))
+    panel_snapshot("tiles", "twice", preset="toy", step=-1, size=(300, 300))
+    panel_snapshot("tiles", "twice", preset="toy", step=-1, size=(300, 300))
 """,
     )
     done = run(tmp_path, "--update-goldens=missing")
-    assert counts(done) == {"passed": 3, "failed": 1}, done.stdout
-    assert "The golden 'preset' was compared before in this test" in done.stdout
+    assert counts(done) == {"passed": 3, "failed": 2}, done.stdout
+    assert "ValueError: theme is 'blue'" in done.stdout
+    assert not re.search(r"pytest_plugin\.py|snapshot_options\.py", done.stdout), done.stdout
+    assert "The golden 'twice' was compared before in this test" in done.stdout
     sizes = {p.stem: read(p).size for p in (tmp_path / "goldens").iterdir()}
     assert sizes == {
         "preset": (300, 300), "light": (300, 300), "fields": (300, 300), "large": (600, 600), "session": (600, 80),
-        "test_it-test_tensors_of_torch": (300, 300),
+        "twice": (300, 300), "test_it-test_tensors_of_torch": (300, 300),
     }  # fmt: skip
 
 
@@ -245,19 +272,20 @@ def test_qt(qtbot, panel_snapshot):
     label = QLabel("mine")
     qtbot.addWidget(label)
     label.show()
-    panel_snapshot("tiles", "same", preset="toy", size=(300, 300))
+    panel_snapshot("tiles", "one", preset="toy", size=(300, 300))
 
 def test_kernel(panel_snapshot):
     import assets
     import kernel
     assert kernel.MINE
     assert assets.MINE
-    panel_snapshot("tiles", "same", preset="toy", size=(300, 300))
+    panel_snapshot("tiles", "two", preset="toy", size=(300, 300))
 """,
     )
     environment = {"QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(tmp_path)}
     done = run(tmp_path, "-k", "kernel", "--update-goldens", **environment)
     assert counts(done) == {"passed": 1}, done.stdout
+    shutil.copy(tmp_path / "goldens" / "two.png", tmp_path / "goldens" / "one.png")
     assert counts(run(tmp_path, "-n", "2", **environment)) == {"passed": 2}
 
 
@@ -305,7 +333,49 @@ def test_a_mode_that_there_is_not(tmp_path: Path, words: str) -> None:
     assert "is none of all, changed, missing" in done.stderr
 
 
-def test_names_make_good_file_names() -> None:
-    assert _safe("test_x-test_y[dark-1/2]") == "test_x-test_y-dark-1-2"
-    assert _safe("../../etc") == "etc"
-    assert _safe("…") == "golden"
+NAMES = [
+    "test_x-test_y[dark]",
+    "a.b+c",
+    "größe",
+    "größe α",
+    "größe β",
+    "t[]",
+    "t[...]",
+    "t",
+    "",
+    ".",
+    "..",
+    "up",
+    "../../up",
+]
+NAMES += ["sub/dir", "sub-dir", "e\u0301", "\u00e9", "x" * 400, "x" * 401, "-", "\ud800"]
+
+
+def test_file_names_keep_names_apart() -> None:
+    assert file_name("test_x-test_y[dark]") == "test_x-test_y-dark"
+    for kept in ("größe", "a.b+c", "sub-dir", "測試"):
+        assert file_name(kept) == kept
+    assert re.fullmatch(r"up-[0-9a-f]{6}", file_name("../../up"))
+    assert re.fullmatch(r"golden-[0-9a-f]{6}", file_name("…"))
+    assert len({file_name(name) for name in NAMES}) == len(NAMES) - 1  # the two ways to write é are one name
+
+
+@given(st.text())
+def test_every_name_is_a_file_name_in_the_folder(name: str) -> None:
+    made = file_name(name)
+    assert made.strip(".")
+    assert len(made.encode()) < 200
+    assert not re.search(r"[^\w.+-]", made)
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["alone", "xdist"])
+def test_a_golden_belongs_to_one_test(tmp_path: Path, options: list[str]) -> None:
+    one = """
+def test_a(panel_snapshot):
+    panel_snapshot("tiles", "same", preset="toy", size=(300, 300))
+"""
+    write(tmp_path, one + one.replace("test_a", "test_b"))
+    done = run(tmp_path, "--update-goldens", *options)
+    assert counts(done) == {"passed": 1, "failed": 1}, done.stdout
+    a, b = "test_it.py::test_a", "test_it.py::test_b"
+    assert re.search(rf"The golden same.png is that of two tests, ({a} and {b}|{b} and {a}); give each", done.stdout)
