@@ -15,7 +15,7 @@ from kernel.problem import Problem
 from kernel.tiling import Position
 from visualizer import theme
 from visualizer.frame import Frame, RunView
-from visualizer.panels.chart import outline, ticks
+from visualizer.panels.chart import draw_x_ticks, outline, ticks
 from visualizer.panels.rows import RowsPanel
 from visualizer.panels.rows_canvas import compact
 from visualizer.presets import PRESETS
@@ -222,3 +222,21 @@ def test_the_title_names_the_quantities_in_their_colours(qtbot):
 )
 def test_ticks_are_round_and_few(low, high, most, expected):
     assert ticks(low, high, most) == pytest.approx(expected)
+
+
+def test_tiles_are_numbered_from_1_and_rows_from_0(qtbot, monkeypatch):
+    drawn: list[tuple[list[float], list[float]]] = []
+
+    def record(painter, axes, values, *rest):
+        drawn.append((values, [float(axes.to_x(v)) for v in values]))
+        return draw_x_ticks(painter, axes, values, *rest)
+
+    monkeypatch.setattr("visualizer.panels.rows_canvas.draw_x_ticks", record)
+    panel, _ = shown(
+        qtbot, frame_at(Problem(heads=1, kv_heads=1, seqlen_q=16, seqlen_k=48, block_n=16), "alpha", block=0)
+    )
+    panel.grab()
+    (rows, _), (tiles, places) = drawn[:2]
+    assert rows[0] == 0
+    assert tiles == [1, 2, 3]
+    assert places == pytest.approx(panel.canvas.axes("l")[1].to_x([0, 1, 2]))

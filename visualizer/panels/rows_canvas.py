@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -238,8 +239,9 @@ class RowsCanvas(FocusRing):
             start, end = view.rows
             rows = index_ticks(start, end - 1, max(1, int(over_rows.rect.width() / px(30))))
             draw_x_ticks(painter, over_rows, rows, self.theme, self._small)
-            tiles = index_ticks(0, max(0, view.iterations - 1), max(1, int(history.rect.width() / px(30))))
-            draw_x_ticks(painter, history, tiles, self.theme, self._small)
+            tiles = replace(history, x=(0.5, history.x[1] + 1))  # counted from 1
+            numbers = index_ticks(*tiles.x, max(1, int(tiles.rect.width() / px(30))))
+            draw_x_ticks(painter, tiles, numbers, self.theme, self._small)
             over_rows, history = self.axes("m")
             painter.setFont(self._words)
             painter.setPen(QColor(self.theme.muted))
