@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtGui import QColor, QFontMetrics, QImage, QPainter
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -384,3 +384,14 @@ def test_negative_scores_and_negative_maxima_are_told_apart(name):
     assert np.ptp(low) > 100 > np.ptp(high)  # violet; no hue
     red, green, blue = look.signed_lut("m")[0].astype(int)
     assert red - blue > 20 < green - blue  # yellow still
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_sample_of_nothing_seen_is_lined_wherever_it_stands(qtbot, look):
+    panel, _ = shown(qtbot, frame_at(TOY, "load_q"), look=look)
+    ink, high = QColor(panel.theme.muted).rgb(), panel.theme.px(10)
+    for y in range(8):
+        image = QImage(40, 40, QImage.Format.Format_RGB32)
+        with QPainter(image) as painter:
+            panel.canvas.slots._paint_sample(painter, "nothing", QRect(2, y, panel.theme.px(22), high))
+        assert sum(image.pixel(10, y + inner) == ink for inner in range(1, high)) == 2

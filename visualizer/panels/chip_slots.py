@@ -185,7 +185,7 @@ class Slots:
         theme = self.theme
         ground, ink, style = {
             "masked": (theme.skipped, theme.muted, Qt.BrushStyle.BDiagPattern),
-            "nothing": (theme.panel, theme.muted, Qt.BrushStyle.HorPattern),
+            "nothing": (theme.panel, theme.muted, Qt.BrushStyle.NoBrush),
             "nan": (heatmap.LOUD, "#000000", Qt.BrushStyle.DiagCrossPattern),
             "scale": (theme.panel, theme.panel, Qt.BrushStyle.NoBrush),
         }[kind]
@@ -195,6 +195,9 @@ class Slots:
         else:
             painter.fillRect(box, QColor(ground))
             heatmap.fill_pattern(painter, box, QColor(ink), style)
+        if kind == "nothing":  # the pattern's lines are too far apart to be sure that one falls into the box
+            for part in (1, 2):
+                painter.fillRect(box.x(), box.y() + round(part * box.height() / 3), box.width(), 1, QColor(ink))
         painter.setPen(QPen(QColor(theme.muted), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(box)
