@@ -31,7 +31,7 @@ class TilesView:
     is skipped), and finished up to this step. q (seqlen_q, head_dim) and k (seqlen_k, head_dim): the head's inputs,
     from which single scores come where the map is zoomed in far; level: the largest score to expect. block and tile:
     the program and tile at hand (tile None outside the loop). load: the strip whose tile goes to the chip in this step,
-    "q", "k", "v" or None; store: o leaves.
+    "q", "k", "v" or None; scored: the tile at hand has its scores; store: o leaves.
     """
 
     head: int
@@ -52,6 +52,7 @@ class TilesView:
     block: int
     tile: int | None
     load: str | None
+    scored: bool
     store: bool
     caption: str
     skipped: int

@@ -131,6 +131,7 @@ def _tiles(tape: Tape, moment: Moment) -> TilesView:
         block=block,
         tile=moment.tile,
         load=LOADS.get(step),
+        scored=step not in ("load_q", "load_k"),
         store=step == "store",
         caption=caption,
         skipped=total - visited,

@@ -27,6 +27,7 @@ from visualizer.tape import Tape
 
 OPENING = PRESETS[0].state.problem
 GROUPED = next(p.state.problem for p in PRESETS if p.name == "Grouped heads")
+TOY = next(p.state.problem for p in PRESETS if p.name.startswith("Toy"))
 LOOKS = [("dark", 1.0), ("light", 1.0), ("dark", 1.5)]
 FULL, PARTIAL, SKIPPED = LEVELS * (LEVELS + 1) + LEVELS, LEVELS, 0
 
@@ -177,7 +178,7 @@ def test_painted_colours_are_done_to_come_and_skipped(qtbot: QtBot, causal: bool
         at = place.tile_rect(block, tile).center().toPoint()
         assert picture.pixelColor(at) == expected, (block, tile)
     hand = place.hand_rect(frame.tiles).center().toPoint()
-    assert picture.pixelColor(hand).name() == "#ffffff"
+    assert picture.pixelColor(hand).name() == look.text
 
 
 # what stands where
@@ -211,14 +212,34 @@ def test_texts_neither_overlap_nor_leave_the_panel(qtbot: QtBot, preset, look: t
 def test_first_row_and_key_of_the_tile_at_hand_are_labelled(qtbot: QtBot) -> None:
     panel, _ = shown(qtbot, frame_at(OPENING, Position(0, 5, 9, "row_max")))
     assert {"640", "576", "0", "1,023"} <= set(texts(panel))
-    assert {"Q", "Kᵀ", "V", "done", "to come", "partly masked", "skipped 56 of 128", "44 % saved"} <= set(texts(panel))
+    legend = {"now", "done", "to come", "partly masked", "skipped 56 of 128: 44 %"}
+    assert {"Q", "Kᵀ", "V"} | legend <= set(texts(panel))
     assert panel.caption_label.text() == "program 6 of 16 · tile 10 of 12"
 
 
 def test_the_legend_says_only_what_is_there(qtbot: QtBot) -> None:
     panel, _ = shown(qtbot, frame_at(OPENING.change(causal=False), 40))
     assert "skipped 0 of 128" in texts(panel)
-    assert "partly masked" not in texts(panel) and not any("saved" in text for text in texts(panel))
+    assert "partly masked" not in texts(panel) and not any("%" in text for text in texts(panel))
+    large = Problem(seqlen_q=65536, seqlen_k=65536, heads=1, kv_heads=1)
+    panel, _ = shown(qtbot, frame_at(large, 40))
+    assert "to come" in texts(panel) and "partly masked" not in texts(panel)  # no hatch is drawn at this size
+    panel, _ = shown(qtbot, frame_at(TOY, 40), (900, 600))
+    assert {swatch.kind for swatch in place_of(panel).legend} == {"hand", "cells", "to come", "masked", "skipped"}
+    assert {"scores", "masked"} <= set(texts(panel)) and "done" not in texts(panel)
+
+
+def test_scores_are_shown_where_they_have_been_computed(qtbot: QtBot) -> None:
+    tiles = ((1, 0), (2, 0), (2, 1))  # done, at hand, to come
+    for step, scored in (("load_k", [True, False, False]), ("scores", [True, True, False])):
+        panel, _ = shown(qtbot, frame_at(TOY, Position(0, 2, 0, step)), (900, 600))
+        picture, place = panel.map.grab().toImage(), place_of(panel)
+        colors = []
+        for tile in tiles:
+            rect = place.tile_rect(*tile).adjusted(8, 40, -8, -8).toRect()
+            points = [(x, y) for x in range(rect.left(), rect.right(), 9) for y in range(rect.top(), rect.bottom(), 9)]
+            colors.append(len({picture.pixelColor(x, y).name() for x, y in points}) > 5)
+        assert colors == scored
 
 
 def test_grouped_heads_are_named_on_the_strips(qtbot: QtBot) -> None:
@@ -486,7 +507,7 @@ def test_the_tile_at_hand_is_seen_at_65536(qtbot: QtBot, block_m: int, block_n: 
     hand = place.hand_rect(panel.frame.tiles)
     assert min(hand.width(), hand.height()) >= 5
     picture = panel.map.grab().toImage()
-    assert picture.pixelColor(hand.center().toPoint()).name() == "#ffffff"
+    assert picture.pixelColor(hand.center().toPoint()).name() == panel.theme.text
     # zoomed in, single tiles can be hit
     panel.map.zoom_at(300, place.tile_rect(position.block, 3).center())
     click(qtbot, panel, place_of(panel).tile_rect(position.block, 3).center())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF
@@ -14,11 +13,9 @@ from visualizer.frame import TilesView
 from visualizer.panels.heatmap import color_table, draw_tile
 from visualizer.panels.tiles_layout import MapLayout
 
-FAINT: Final = 0.35
-
 
 class CellPainter:
-    """Paints the scores in view over their tiles: faint while they are to come, and none where a tile is skipped."""
+    """Paints the scores in view over the tiles that have them."""
 
     def __init__(self) -> None:
         self._key: tuple | None = None
@@ -33,16 +30,13 @@ class CellPainter:
         painter.setClipRect(place.map_rect)
         for block in place.rows.tiles():
             first_done, end_done = view.done_tiles(block)
-            if block == view.block and view.tile is not None:
+            if block == view.block and view.tile is not None and view.scored:
                 first_done, end_done = min(first_done, view.tile), max(end_done, view.tile + 1)
-            parts = ((0, first_done, FAINT), (first_done, end_done, 1.0), (end_done, int(view.visited[block]), FAINT))
-            for first, end, opacity in parts:
-                part = self._tiles_rect(place, block, first, end).intersected(self._rect)
-                if end > first and not part.isEmpty():
-                    painter.setOpacity(opacity)
-                    source = part.translated(-self._rect.topLeft())
-                    ratio = place.keys.dpr
-                    painter.drawPixmap(part, self._picture, QRectF(source.topLeft() * ratio, source.size() * ratio))
+            part = self._tiles_rect(place, block, first_done, end_done).intersected(self._rect)
+            if end_done > first_done and not part.isEmpty():
+                source = part.translated(-self._rect.topLeft())
+                ratio = place.keys.dpr
+                painter.drawPixmap(part, self._picture, QRectF(source.topLeft() * ratio, source.size() * ratio))
         painter.restore()
 
     @staticmethod

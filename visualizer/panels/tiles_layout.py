@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF
 
 from kernel.problem import Problem
 from visualizer.frame import TilesView
-from visualizer.panels.tiles_picture import Axis
+from visualizer.panels.tiles_picture import MIN_HATCH, Axis
 from visualizer.theme import Theme
 
 STRETCH: Final = 1.5
@@ -30,7 +30,7 @@ class Label(NamedTuple):
 
 
 class Swatch(NamedTuple):
-    """A square of the legend: "done", "to come", "partial" or "skipped"."""
+    """A square of the legend: "hand", "done", "cells", "to come", "partial", "masked" or "skipped"."""
 
     rect: QRectF
     kind: str
@@ -66,8 +66,7 @@ class MapLayout:
         left += px(5) + self.strip + self.apart
         right = math.ceil(max(name.horizontalAdvance(self.names["k"]), self.apart + self.strip)) + px(8)
         top = math.ceil(code.height()) + px(4) + self.strip + self.apart
-        # of the wordings that take the fewest lines the fullest
-        flow, legend_height = min((self._flow_legend(e, size[0]) for e in legend_entries(view)), key=lambda f: f[1])
+        flow, legend_height = self._shortest_legend(legend_entries(view), size[0])
         bottom = self.apart + self.strip + px(8) + legend_height
         width, height = max(8, size[0] - left - right), max(8, size[1] - top - bottom)
         keys, rows = max(1, view.seqlen_k), max(1, view.seqlen_q)
@@ -83,6 +82,9 @@ class MapLayout:
         self.rows = Axis(view.seqlen_q, view.block_m, y, h, rl, rh, dpr)
         self.legend: list[Swatch] = []
         self._fixed: list[Label] = []
+        hatched = min(self.keys.tile_size, self.rows.tile_size) >= MIN_HATCH
+        drawn, drawn_height = self._shortest_legend(legend_entries(view, hatched, self.shows_cells), size[0])
+        flow = drawn if drawn_height <= legend_height else flow
         self._place_legend(flow, size[1] - legend_height)
         self._place_names(name)
 
@@ -192,6 +194,12 @@ class MapLayout:
                     labels.append(Label(rect, text, color, self.code_font))
         return self._fixed + labels
 
+    def _shortest_legend(
+        self, wordings: list[list[tuple[str, str]]], room: int
+    ) -> tuple[list[tuple[float, float, float, str, str]], int]:
+        """Of the wordings that take the fewest lines the fullest."""
+        return min((self._flow_legend(entries, room) for entries in wordings), key=lambda flow: flow[1])
+
     def _flow_legend(
         self, entries: list[tuple[str, str]], room: int
     ) -> tuple[list[tuple[float, float, float, str, str]], int]:
@@ -237,18 +245,26 @@ def strip_names(problem: Problem, view: TilesView) -> dict[str, str]:
     return {"q": f"Q{_subscript(view.head)}", "k": f"K{key_head}ᵀ", "v": f"V{key_head}"}
 
 
-def legend_entries(view: TilesView) -> list[list[tuple[str, str]]]:
-    """(kind, text) of the legend, from the fullest to the shortest wording; kind "" has no square."""
-    begin = [("done", "done"), ("to come", "to come")]
-    partial, short = ([("partial", t)] if (view.full < view.visited).any() else [] for t in ("partly masked", "masked"))
+def legend_entries(view: TilesView, hatched: bool = True, cells: bool = False) -> list[list[tuple[str, str]]]:
+    """(kind, text) of the legend, from the fullest to the shortest wording; kind "" has no square.
+
+    hatched: tiles are large enough for hatching; cells: single scores are shown.
+    """
+    begin = [("hand", "now"), ("cells", "scores") if cells else ("done", "done"), ("to come", "to come")]
+    partial: list[tuple[str, str]] = []
+    short: list[tuple[str, str]] = []
+    if hatched and (view.full < view.visited).any():
+        partial = [("masked", "masked") if cells else ("partial", "partly masked")]
+        short = [(partial[0][0], "masked")]
     skipped = f"skipped {view.skipped:,} of {view.total:,}"
     if not view.skipped:
         return [[*begin, *p, ("skipped", t)] for p, t in ((partial, skipped), (short, skipped), (short, "skipped"))]
     share = min(99, round(100 * view.skipped / view.total)) if view.skipped < view.total else 100
     return [
-        [*begin, *partial, ("skipped", skipped), ("", f"{share} % saved")],
         [*begin, *partial, ("skipped", f"{skipped}: {share} %")],
+        [*begin, *short, ("skipped", f"{skipped}: {share} %")],
         [*begin, *short, ("skipped", f"skipped {share} %")],
+        [*begin[1:], *short, ("skipped", f"skipped {share} %")],
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QImage, QPainter, QPen, QPixmap, QPolygonF
 
 from visualizer.frame import TilesView
 from visualizer.panels.tiles_cells import CellPainter
@@ -35,7 +35,7 @@ class MapPainter:
         self._paint_strips(painter, place, view)
         self._paint_hand(painter, place, view)
         for swatch in place.legend:
-            self._paint_swatch(painter, swatch.rect, swatch.kind, place.theme)
+            self._paint_swatch(painter, swatch.rect, swatch.kind, place.theme, place.shows_cells)
         for label in labels:
             painter.setFont(label.font)
             painter.setPen(label.color)
@@ -156,8 +156,8 @@ class MapPainter:
             if place.shows_cells:
                 self._frame(painter, rect, QColor(theme.text), width)
             else:
-                painter.fillRect(rect, QColor("#10151b"))
-                painter.fillRect(rect.adjusted(ring, ring, -ring, -ring), QColor("#ffffff"))
+                painter.fillRect(rect, QColor(theme.panel))
+                painter.fillRect(rect.adjusted(ring, ring, -ring, -ring), QColor(theme.text))
                 self._label_hand(painter, place, view, rect)
         painter.restore()
         self._point_outside(painter, place, view)
@@ -175,7 +175,7 @@ class MapPainter:
         if not _holds_text(place, view, metrics):
             return
         painter.setFont(font)
-        painter.setPen(QColor("#10151b"))
+        painter.setPen(QColor(place.theme.panel))
         painter.drawText(inner, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, "\n".join(text))
 
     @staticmethod
@@ -229,14 +229,31 @@ class MapPainter:
             painter.drawText(above, Qt.AlignmentFlag.AlignCenter, "o")
 
     @staticmethod
-    def _paint_swatch(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
+    def _paint_swatch(painter: QPainter, rect: QRectF, kind: str, theme: Theme, cells: bool) -> None:
         colors = tile_colors(theme, done=kind == "done")
-        if kind != "partial":
-            painter.fillRect(rect, colors["skipped" if kind == "skipped" else "full"])
-            if kind == "skipped":
-                painter.setPen(QPen(QColor(theme.grid), 1))
-                painter.drawRect(rect.adjusted(0.5, 0.5, -0.5, -0.5))
-            return
+        edge = rect.adjusted(0.5, 0.5, -0.5, -0.5)
+        match kind:
+            case "hand":
+                painter.fillRect(rect, QColor(theme.text))
+                if cells:
+                    painter.fillRect(rect.adjusted(2, 2, -2, -2), colors["full"])
+                return
+            case "cells":
+                shades = theme.signed_lut("s")[[0, 64, 128, 192, 255]]
+                width = rect.width() / len(shades)
+                for i, shade in enumerate(shades):
+                    painter.fillRect(QRectF(rect.left() + i * width, rect.top(), width, rect.height()), QColor(*shade))
+                return
+            case "masked":
+                painter.fillRect(rect, colors["skipped"])
+                painter.fillRect(rect, QBrush(QColor(theme.muted), Qt.BrushStyle.BDiagPattern))
+                return
+            case "done" | "to come" | "skipped":
+                painter.fillRect(rect, colors["skipped" if kind == "skipped" else "full"])
+                if kind == "skipped":
+                    painter.setPen(QPen(QColor(theme.grid), 1))
+                    painter.drawRect(edge)
+                return
         painter.save()
         painter.fillRect(rect, colors["partial"])
         painter.setClipRect(rect)
