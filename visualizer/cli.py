@@ -221,30 +221,32 @@ def _problem_that_can_be(problem):
 
 
 def _render(args: argparse.Namespace) -> int:
-    # before NumPy is loaded: pictures are the same on every machine
-    from visualizer.steady import enter
-
-    enter(args.scale)
     if args.all == (args.panel is not None):
         raise UsageError("Name one panel, or give --all.")
     if args.all and args.size is not None:
         raise UsageError("With --all every panel has its own size; leave --size out.")
+    suffix = args.out.suffix.lower()
+    if args.all and suffix in picture_commands.SUFFIXES:
+        raise UsageError(f"With --all --out is a folder; {str(args.out)!r} looks like a file.")
+    if not args.all and suffix != ".png":
+        also = f"; flashscope export {args.panel} --out {args.out} writes SVG" if suffix == ".svg" else ""
+        raise UsageError(f"--out is {str(args.out)!r}; it must end in .png{also}.")
     panel: str | None = args.panel
     if args.bench is not None and (args.run or panel not in ("run", "window", None)):
         raise UsageError("--bench is for the run panel, the window or --all, and without --run.")
-    state = state_of(args)
-    if args.step is not None:
-        from kernel.tiling import Tiling
+    # before NumPy is loaded: pictures are the same on every machine
+    from visualizer.steady import enter
 
-        steps = len(Tiling(state.problem))
-        if not -max(steps, 1) <= args.step < max(steps, 1):
-            raise UsageError(f"--step is {args.step:,}; this problem has {steps:,} steps, counted from 0.")
-        state = state.change(step=args.step % max(steps, 1))
-    problem = _problem_that_can_be(state.problem)
-    try:
-        from visualizer.render import RenderError, natural_size, render, render_all
-    except ImportError as error:
-        return _no_qt("render", error)
+    enter(args.scale)
+    from visualizer.stop import Stop
+
+    with Stop() as stop:  # an interrupted import would leave a traceback
+        state, problem = _placed(args)
+        try:
+            from visualizer.render import RenderError, natural_size, render, render_all
+        except ImportError as error:
+            return _no_qt("render", error)
+        stop.check()
     run = None
     if args.run:
         from visualizer.frame import RunView
@@ -274,16 +276,30 @@ def _render(args: argparse.Namespace) -> int:
     if panel in ("lse", "window", None) and problem.seqlen_q * problem.seqlen_k > LONG_SCORES:
         print(f"L of all {problem.seqlen_q:,} rows is computed first; that takes a while.", file=sys.stderr)
     try:
-        if args.all:
-            render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)
-        else:
-            size = args.size or natural_size(args.panel)
-            render(args.panel, state, args.out, size=size, scale=args.scale, theme=args.theme, run=run)
+        with Stop():
+            if args.all:
+                render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)
+            else:
+                size = args.size or natural_size(args.panel)
+                render(args.panel, state, args.out, size=size, scale=args.scale, theme=args.theme, run=run)
     except ImportError as error:
         return _no_qt("render", error)
     except RenderError as error:
         raise UsageError(str(error)) from error
     return 0
+
+
+def _placed(args: argparse.Namespace):
+    """The State at --step, and its problem."""
+    state = state_of(args)
+    if args.step is not None:
+        from kernel.tiling import Tiling
+
+        steps = len(Tiling(state.problem))
+        if not -max(steps, 1) <= args.step < max(steps, 1):
+            raise UsageError(f"--step is {args.step:,}; this problem has {steps:,} steps, counted from 0.")
+        state = state.change(step=args.step % max(steps, 1))
+    return state, _problem_that_can_be(state.problem)
 
 
 def _no_qt(command: str, error: ImportError) -> int:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from visualizer.theme import ThemeName
 
 PICTURES: Final = (".png", ".svg")
-FILMS: Final = (".gif", ".mp4")
-VALUES: Final = (".npz", ".csv")
 MAX_FRAMES: Final = 20_000
 MAX_FPS: Final = 50
 Progress = Callable[[int, int], None]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from visualizer.options import SCALES, THEMES, UsageError, add_problem_options, number, size, state_of, whole
 
+if TYPE_CHECKING:
+    from visualizer.stop import Stop
+
 Command = Callable[[str, str, str], argparse.ArgumentParser]
-SUFFIXES: Final = (".png", ".svg", ".gif", ".mp4", ".npz", ".csv")
+FILMS: Final = (".gif", ".mp4")
+VALUES: Final = (".npz", ".csv")
+SUFFIXES: Final = (".png", ".svg", *FILMS, *VALUES)
 
 
 def add_diff(command: Command) -> None:
@@ -67,13 +71,6 @@ def add_export(command: Command, panels: Sequence[str]) -> None:
 
 
 def export(args: argparse.Namespace) -> int:
-    # before NumPy is loaded: pictures are the same on every machine
-    from visualizer.steady import enter
-
-    enter(args.scale)
-    from visualizer.export import FILMS, VALUES, ExportError
-    from visualizer.render import RenderError
-
     suffix, what = args.out.suffix.lower(), args.what
     if suffix not in SUFFIXES:
         raise UsageError(f"--out is {str(args.out)!r}; it must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}.")
@@ -81,36 +78,21 @@ def export(args: argparse.Namespace) -> int:
         raise UsageError(f"{what} cannot be written as {suffix}: numbers (.npz, .csv) are those of values or lse.")
     if (suffix in FILMS and args.step is not None) or (suffix not in FILMS and args.steps is not None):
         raise UsageError("--steps is for films (.gif, .mp4), --step for everything else.")
-    try:
-        with Stop() as stop:
+    # before NumPy is loaded: pictures are the same on every machine
+    from visualizer.steady import enter
+
+    enter(args.scale)
+    from visualizer.stop import Stop
+
+    with Stop() as stop:
+        from visualizer.export import ExportError
+        from visualizer.render import RenderError
+
+        try:
             _export(args, what, suffix, stop)
-    except (ExportError, RenderError) as error:
-        raise UsageError(str(error)) from error
+        except (ExportError, RenderError) as error:
+            raise UsageError(str(error)) from error
     return 0
-
-
-class Stop:
-    """Ctrl+C and SIGTERM end an export between two frames: raised within a widget's painting, Qt would swallow it."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Stop:
-        for kind in (signal.SIGINT, signal.SIGTERM):
-            self._before[kind] = signal.signal(kind, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for kind, handler in self._before.items():
-            signal.signal(kind, handler)
-
-    def _ask(self, kind: int, frame: object) -> None:
-        self.asked = True
-
-    def check(self) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
 
 
 def _export(args: argparse.Namespace, what: str, suffix: str, stop: Stop) -> None:
@@ -120,7 +102,7 @@ def _export(args: argparse.Namespace, what: str, suffix: str, stop: Stop) -> Non
     state = state_of(args)
     size = args.size or natural_size(what)
     look: dict[str, Any] = {"size": size, "scale": args.scale, "theme": args.theme, "zoom": args.zoom}
-    if suffix in export.FILMS:
+    if suffix in FILMS:
         states = export.frames(state, *(args.steps or (0, -1, 1)))
         export.film(what, states, args.out, fps=args.fps, progress=_progress(args.progress, stop), **look)
         return

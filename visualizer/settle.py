@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from visualizer.stop import WATCHER
 from visualizer.tape import Tape
 
 
@@ -16,5 +17,7 @@ def settle(tape: Tape, step: int, *, others: bool = True) -> None:
     at = min(step, len(tape) - 1)
     head = tape[at].position.head
     tape.history(at)
+    watch = WATCHER.get()
     while tape.is_completing or (others and not tape.is_head_filled(head)):
         tape.fill(0)
+        watch(tape.blocks_filled[head], tape.tiling.num_q_blocks)

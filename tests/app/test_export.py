@@ -1,6 +1,9 @@
 """What can be taken away is what was shown: pictures, films frame by frame, numbers; and nothing half written."""
 
+import contextlib
 import csv
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -162,6 +165,53 @@ def test_a_process_that_is_cancelled_leaves_nothing(tmp_path: Path, kind: signal
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+LONG = ["--seqlen", "65536", "--step", "-1", "--out"]
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "words",
+    [["export", "window", *LONG, "x.png"], ["render", "lse", *LONG, "x.png"], ["export", "values", *LONG, "x.npz"]],
+    ids=["export", "render", "values"],
+)
+def test_long_work_is_told_and_cancelled(tmp_path: Path, words: list[str], kind: signal.Signals) -> None:
+    """At a terminal, which stderr is here: a person sees how far it is, and Ctrl+C ends it with no file."""
+    terminal, screen = pty.openpty()
+    words = [*words[:-1], str(tmp_path / words[-1])]
+    process = subprocess.Popen([sys.executable, "-m", "visualizer", *words], cwd=ROOT, stderr=screen)
+    os.close(screen)
+    said = b""
+    while b"L of the other rows: 1 of 512 programs" not in said:
+        said += os.read(terminal, 1000)
+    process.send_signal(kind)
+    with contextlib.suppress(OSError):  # which is how a terminal ends
+        while more := os.read(terminal, 1000):
+            said += more
+    assert process.wait() == 130
+    assert b"Traceback" not in said
+    assert b"500 of 512" not in said
+    assert list(tmp_path.iterdir()) == []
+    os.close(terminal)
+
+
+@pytest.mark.parametrize("command", ["export", "render"])
+def test_ctrl_c_during_the_start_leaves_no_traceback(command: str, tmp_path: Path) -> None:
+    """While NumPy and Qt are being loaded."""
+    code = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from visualizer.cli import main
+sys.exit(main([{command!r}, "lse", "--out", {str(tmp_path / "x.png")!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
     assert list(tmp_path.iterdir()) == []
 
 
