@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtCore import QRect
 
 import assets
 from kernel.bench_saved import MAX_BYTES, SavedError, read_saved
 from kernel.problem import Problem
 from visualizer import theme as themes
 from visualizer.frame import Frame, RunView
+from visualizer.panels.canvas import Sheet
 from visualizer.panels.run import RunPanel
 from visualizer.panels.run_figures import measured
-from visualizer.panels.run_saved import MORE, OURS
+from visualizer.panels.run_saved import MORE, OURS, draw_saved
 from visualizer.saved import saved_view
 
 H200 = assets.path("benchmarks/h200.json")
@@ -95,6 +97,16 @@ def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path: Path) -> None
             read_saved(path)
 
 
+@pytest.mark.parametrize(("height", "backward"), [(205, False), (340, True)])
+def test_backward_times_are_shown_or_said_to_be_there(qtbot, height: int, backward: bool) -> None:
+    themes.load_fonts()
+    problem = Problem(seqlen_q=4096, seqlen_k=4096, head_dim=128, causal=True, dtype="float16")
+    sheet = Sheet()
+    draw_saved(sheet, QRect(0, 0, 400, height), saved_view(BENCH, problem), themes.DARK)
+    shown = [text.text for text in sheet.texts]
+    assert ("backward" in shown, MORE in shown) == (backward, not backward)
+
+
 @pytest.mark.parametrize("look", ["dark", "light"])
 @pytest.mark.parametrize(("size", "zoom"), [((430, 235), 1), ((440, 480), 1), ((900, 600), 1), ((900, 600), 1.5)])
 @pytest.mark.parametrize("length", [4096, 3000])
@@ -114,7 +126,7 @@ def test_the_panel_says_whose_the_times_are_and_nothing_overlaps(qtbot, look, si
     assert panel.close_button.isVisible() and ("nearest to yours" in " ".join(shown)) is not view.is_same
     groups = [view.times, view.backward] if size[1] > 235 else [view.times]
     assert [text for text in shown if text in ("forward", "backward")] == ["forward", "backward"][: len(groups)]
-    assert (MORE in shown) is (len(groups) == 1 and view.is_same), "there is room for it where the shape is one line"
+    assert MORE not in shown or len(groups) == 1
     speeds = [[t for t in group if measured(t)] for group in groups]
     assert [text for text in shown if text in NAMES] == [OURS.get(t.name, t.name) for group in speeds for t in group]
     bars = [shape for shape in panel.canvas.sheet.shapes if not shape.width]
