@@ -23,6 +23,9 @@ from visualizer.numbers import MINUS, number
 from visualizer.panels.chip import ChipPanel
 from visualizer.panels.chip_layout import lay_out
 from visualizer.panels.heatmap import to_index
+from visualizer.panels.lse import LsePanel
+from visualizer.panels.rows import RowsPanel
+from visualizer.panels.tiles import TilesPanel
 from visualizer.presets import PRESETS
 from visualizer.resolve import resolve
 from visualizer.state import State
@@ -395,3 +398,20 @@ def test_the_sample_of_nothing_seen_is_lined_wherever_it_stands(qtbot, look):
         with QPainter(image) as painter:
             panel.canvas.slots._paint_sample(painter, "nothing", QRect(2, y, panel.theme.px(22), high))
         assert sum(image.pixel(10, y + inner) == ink for inner in range(1, high)) == 2
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.25, 1.5])
+def test_a_header_with_a_switch_has_its_title_where_the_others_have_it(qtbot, qapp, zoom):
+    look = theme.theme("dark", zoom)
+    theme.apply(qapp, look)
+    frame = resolve(State(problem=TOY, step=20), Tape(TOY), RunView())
+    places = set()
+    for kind in (ChipPanel, LsePanel, RowsPanel, TilesPanel):
+        panel = kind(look)
+        qtbot.addWidget(panel)
+        panel.resize(600, 480)
+        panel.show()
+        panel.show_frame(frame)
+        QApplication.processEvents()
+        places.add((panel.title_label.geometry().center().y(), panel.caption_label.geometry().center().y()))
+    assert len(places) == 1

@@ -122,5 +122,6 @@ class Panel(QFrame):
 
     def _fit(self) -> None:
         px = self.theme.px
-        self._outer.setContentsMargins(px(14), px(10), px(14), px(10))
-        self._outer.setSpacing(px(6))
+        self.title_label.setMinimumHeight(px(20))  # as high as a switch, so that all titles stand at one height
+        self._outer.setContentsMargins(px(14), px(8), px(14), px(10))
+        self._outer.setSpacing(px(4))
