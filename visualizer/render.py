@@ -63,7 +63,7 @@ def application(scale: float = 1) -> QApplication:
 
 def natural_size(what: str) -> tuple[int, int]:
     """The size in logical pixels of a picture whose size nobody says."""
-    return (1440, 900) if what == "window" else (900, 600)
+    return {"window": (1440, 900), "transport": (1200, 60)}.get(what, (900, 600))
 
 
 def render(

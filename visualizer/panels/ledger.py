@@ -124,7 +124,7 @@ class LedgerPanel(Panel):
         theme, px = self.theme, self.theme.px
         font, left = theme.ui_font(11), 0
         metrics = QFontMetrics(font)
-        for name, color in (("so far", theme.accent), ("whole run", theme.done), ("naive attention", theme.to_come)):
+        for name, color in (("so far", theme.text), ("whole run", theme.done), ("naive attention", theme.to_come)):
             sheet.box(QRectF(left, px(4), px(9), px(9)), color)
             left += px(14)
             where = QRect(left, 0, metrics.horizontalAdvance(name) + px(2), px(17))
@@ -143,7 +143,7 @@ class LedgerPanel(Panel):
         sheet.text(room, fits[0], theme.code_font(12), theme.text, RIGHT)
         top, height = area.top() + px(18), area.height() - px(18 + 4)
         scale = area.width() / max(amount.total, amount.naive, 1)
-        for value, color in ((amount.naive, theme.to_come), (amount.total, theme.done), (amount.done, theme.accent)):
+        for value, color in ((amount.naive, theme.to_come), (amount.total, theme.done), (amount.done, theme.text)):
             if value:
                 sheet.box(QRectF(area.left(), top, max(1.0, value * scale), height), color)
         if amount.naive < amount.total:

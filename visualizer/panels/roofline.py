@@ -79,11 +79,12 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
             foot = QPointF(point.x(), rect.bottom())
             lines.append((point, foot))
             sheet.line(lines[-1], ink, 1, dashed=True)
-            sheet.box(QRectF(point.x() - px(3), point.y() - px(3), px(6), px(6)), ink)
+            sheet.box(_square(point, px(4)), ink)
+            sheet.box(_square(point, px(4) - 1.5), QColor(theme.panel))  # hollow: where it could be at most
             labels.append((f"{what} {three(intensity)}", point, ink))
     if view.tflops is not None and view.tflops > 0 and view.intensity > 0:
         point = axes.at(view.intensity, view.tflops)
-        sheet.box(QRectF(point.x() - px(4), point.y() - px(4), px(8), px(8)), theme.color("o"))
+        sheet.box(_square(point, px(4)), theme.color("o"))
         if low:
             labels[-1] = (f"{labels[-1][0]}, measured {three(view.tflops)}", labels[-1][1], ours)
         else:
@@ -91,6 +92,10 @@ def roofline(area: QRect, view: LedgerView, dtype: str, theme: Theme) -> Sheet:
     for text, point, ink in reversed(labels):
         _label(sheet, rect.toRect(), lines, point, text, ink, theme)
     return sheet
+
+
+def _square(center: QPointF, half: float) -> QRectF:
+    return QRectF(center.x() - half, center.y() - half, 2 * half, 2 * half)
 
 
 def _roofs(device: Device, is_example: bool, dtype: str) -> tuple[str, ...]:
@@ -126,16 +131,15 @@ def _grid(sheet: Sheet, axes: Axes, theme: Theme, line: int) -> None:
         sheet.line([QPointF(rect.left(), y), QPointF(rect.right(), y)], theme.grid)
         where = QRect(round(rect.left()) - px(54), round(y) - line // 2, px(48), line)
         sheet.text(where, f"{value:,g}", code, theme.muted, RIGHT)
-    unit = "FLOP per byte"
-    unit_width = QFontMetrics(theme.ui_font(11)).horizontalAdvance(unit) + px(4)
     for value in _tens(axes.low[0], axes.high[0]):
         x = axes.x(value)
         sheet.line([QPointF(x, rect.top()), QPointF(x, rect.bottom())], theme.grid)
-        width = metrics.horizontalAdvance(f"{value:,g}")
-        if x + width / 2 < rect.right() - unit_width:
-            where = QRect(round(x - width / 2), round(rect.bottom()) + px(2), width + 1, line)
-            sheet.text(where, f"{value:,g}", code, theme.muted, CENTER)
-    where = QRect(round(rect.right()) - unit_width, round(rect.bottom()) + px(2), unit_width, line)
+        width = metrics.horizontalAdvance(f"{value:,g}") + 1
+        left = min(round(x - width / 2), round(rect.right()) - width)
+        sheet.text(QRect(left, round(rect.bottom()) + px(2), width, line), f"{value:,g}", code, theme.muted, CENTER)
+    unit = "FLOP per byte"
+    width = QFontMetrics(theme.ui_font(11)).horizontalAdvance(unit) + px(4)
+    where = QRect(round(rect.right()) - width, round(rect.bottom()) - line - px(2), width, line)
     sheet.text(where, unit, theme.ui_font(11), theme.muted, RIGHT)
 
 
