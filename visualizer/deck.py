@@ -54,7 +54,7 @@ class Deck(QWidget):
             self._panels[name].header.setSpacing(px(12))
             title = self._panels[other].title_label
             title.ensurePolished()
-            tab.setFixedWidth(title.sizeHint().width())  # so that no title moves when another is chosen
+            tab.setFixedSize(title.sizeHint())  # so that no title moves when another is chosen
             tab.setStyleSheet(
                 f"QToolButton {{ color: {theme.muted}; font-weight: 600; border: none; padding: 0; }}"
                 f"QToolButton:hover {{ color: {theme.text}; background: transparent; }}"
