@@ -23,7 +23,7 @@ class DiffError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two pictures of one name, as images or files; None where there is no such file. box: around what differs.
+    """Two pictures of one name, as images or files; None where there is none that can be read. box: what differs.
 
     pixels: how many differ, of `total`, the pixels of a picture that covers both; `reason` is for the person, "" when
     they are the same.
@@ -105,7 +105,10 @@ def compare_paths(before: Path, after: Path, tolerance: float = 0.0) -> Iterator
         if not names:
             raise DiffError(f"There is no PNG file in {before} or {after}.")
         for name in names:
-            yield _compare_files(before / name, after / name, tolerance, name.as_posix())
+            try:
+                yield _compare_files(before / name, after / name, tolerance, name.as_posix())
+            except DiffError as error:
+                yield _unreadable(before / name, after / name, name.as_posix(), str(error))
         return
     for path, other in ((before, after), (after, before)):
         if not path.exists():
@@ -155,6 +158,20 @@ def percent(share: float) -> str:
     if 0 < share < 1e-6:
         return "under 0.0001 %"
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.4g} %"
+
+
+def _unreadable(before: Path, after: Path, name: str, why: str) -> Comparison:
+    """One bad file among many differs, and leaves the others their report."""
+    reason = f"unreadable: {why.rstrip('.')}"
+    return Comparison(name, _if_readable(before), _if_readable(after), 0, 0, reason)
+
+
+def _if_readable(path: Path) -> Path | None:
+    try:
+        read(path)
+    except DiffError:
+        return None
+    return path
 
 
 def _compare_files(before: Path, after: Path, tolerance: float, name: str) -> Comparison:

@@ -29,6 +29,11 @@ h2, p { overflow-wrap: anywhere; }
 summary { cursor: pointer; }
 figcaption { overflow-wrap: anywhere; }
 img { display: block; width: auto; height: auto; max-width: 100%; max-height: 80vh; border: 1px solid var(--line); }
+label { display: block; cursor: zoom-in; } label input { position: absolute; opacity: 0; }
+input:focus-visible + img { outline: 2px solid var(--text); }
+label:has(:checked) { position: fixed; inset: 0; z-index: 1; overflow: auto; background: var(--ground);
+  cursor: zoom-out; }
+:checked + img { max-width: none; max-height: none; margin: auto; }
 .none { border: 1px dashed var(--line); color: var(--muted); padding: 2rem 1rem; text-align: center; }
 @media (max-width: 50rem) { body { margin: 1rem; } .three { grid-template-columns: 1fr; } }
 """
@@ -74,21 +79,29 @@ def verdict(differing: int, total: int) -> str:
 
 
 def _failure(c: Comparison) -> str:
+    none = "no such picture" if c.reason.startswith("only in") else "cannot be read"
     figures = "\n".join(
-        _figure(name, image)
-        for name, image in (("before", c.before), ("after", c.after), ("difference", c.difference()))
+        _figure(name, image, words)
+        for name, image, words in (
+            ("before", c.before, none),
+            ("after", c.after, none),
+            ("difference", c.difference(), "nothing to compare"),
+        )
     )
     head = f'<h2>{escape(c.name)}</h2>\n<p class="bad">{escape(c.reason)}</p>'
     return f'<section>{head}\n<div class="three">{figures}</div></section>'
 
 
-def _figure(name: str, picture: Image.Image | Path | None) -> str:
+def _figure(name: str, picture: Image.Image | Path | None, none: str = "") -> str:
     name = escape(name)
     if picture is None:
-        return f'<figure><div class="none">no such picture</div><figcaption>{name}</figcaption></figure>'
+        return f'<figure><div class="none">{none}</div><figcaption>{name}</figcaption></figure>'
     image = loaded(picture)
     raw = io.BytesIO()
     image.save(raw, "PNG")
     data = base64.b64encode(raw.getvalue()).decode("ascii")
     tag = f'<img alt="{name}" width="{image.width}" height="{image.height}"'
-    return f'<figure>{tag} src="data:image/png;base64,{data}"><figcaption>{name}</figcaption></figure>'
+    # no link, because browsers open no data: address; a switch that shows the picture alone, pixel for pixel
+    switch = f'<label title="full size"><input type="checkbox" aria-label="{name}, full size">'
+    picture_tag = f'{tag} src="data:image/png;base64,{data}">'
+    return f"<figure>{switch}{picture_tag}</label><figcaption>{name}</figcaption></figure>"

@@ -128,6 +128,27 @@ def test_two_folders(folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out == "All 4 pictures are the same.\n"
 
 
+def test_a_bad_picture_leaves_the_others_their_report(
+    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = folders
+    for folder in folders:
+        Image.new("RGB", (5, 5), "red").save(folder / "broken.png")
+    (after / "broken.png").write_bytes(b"no picture")
+    (before / "half.png").write_bytes((before / "same.png").read_bytes()[:50])
+    report = tmp_path / "report.html"
+    report.write_text("an older one")
+    assert cli.main(["diff", str(before), str(after), "--html", str(report)]) == 1
+    printed = capsys.readouterr().out
+    assert f"broken.png: unreadable: {after / 'broken.png'} is not a readable PNG file" in printed
+    assert f"half.png: unreadable: {before / 'half.png'} is not a readable PNG file" in printed
+    assert "6 of 7 pictures differ." in printed
+    text = report.read_text()
+    section = text[text.index("<h2>broken.png</h2>") :].partition("</section>")[0]
+    assert section.count("<img") == section.count("cannot be read") == section.count("nothing to compare") == 1
+    assert "<h2>moved.png</h2>" in text
+
+
 def test_two_files(folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = (str(folder / "moved.png") for folder in folders)
     assert cli.main(["diff", before, after, "--json", "--out", str(tmp_path / "d.png")]) == 1
@@ -189,13 +210,14 @@ def test_the_report_needs_nothing_else_and_shows_failures_first(
     report = Report(text)
     assert report.shown == [
         "4 of 5 pictures differ.",
-        "gone.png", "before", "no such picture", "after", "no such picture", "difference",
-        "new.png", "no such picture", "before", "after", "no such picture", "difference",
+        "gone.png", "before", "no such picture", "after", "nothing to compare", "difference",
+        "new.png", "no such picture", "before", "after", "nothing to compare", "difference",
         "deep/grown.png", "before", "after", "difference",
         "moved.png", "before", "after", "difference",
         "1 the same", "same.png",
     ]  # fmt: skip
     assert report.loads == []
+    assert text.count("<img") == text.count('<input type="checkbox"') == 9  # each can be seen pixel for pixel
     assert [p.size for p in report.pictures][2:5] == [(30, 20), (30, 21), (30, 21)]
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"https?://", text)
