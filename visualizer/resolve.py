@@ -160,6 +160,7 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
     total = sum(size for _, size in held)
     limit = (SHARED_KIB + REGISTERS_KIB) << 10
     top = level.s * float(tape.mirror.qk_scale)
+    limit_s = _round_up(VIVID * level.s) if p.scale else 1.0  # a round number, since the legend names it
     return ChipView(
         shape=(min(p.block_m, p.seqlen_q), max(1, min(p.block_n, p.seqlen_k)), d),
         s=_cut(chip.s, rows, keys),
@@ -185,7 +186,7 @@ def _chip(state: State, tape: Tape, moment: Moment, row: int) -> ChipView:
             "q": (-VIVID * level.q, VIVID * level.q),
             "k": (-VIVID * level.k, VIVID * level.k),
             "v": (-VIVID * level.v, VIVID * level.v),
-            "s": (-VIVID * level.s, VIVID * level.s),
+            "s": (-limit_s, limit_s),
             "p": (0.0, _power_of_two(chip.p) if p.lazy_growth else 1.0),
             "acc": _typical(acc),
             "m": (-top, top),
@@ -305,7 +306,7 @@ def _lse(state: State, tape: Tape, moment: Moment, row: int, run: RunView) -> Ls
         max_mirror_exact=_largest(mirror_exact),
         max_kernel_mirror=None if kernel is None else _worst(kernel, mirror),
         sampled=len(rows) < p.seqlen_q,
-        caption=f"head {head:,}",
+        caption=p.head_name(head),
     )
     _LSE[tape] = _KeptLse(key, result, stored, known.copy(), exact.copy(), view)
     return view

@@ -377,7 +377,21 @@ def test_the_legend_says_where_scores_lie_beyond_its_colours(qtbot):
         s = np.zeros_like(frame.chip.matrix)
         s[0, :2] = factor * top, -factor * top
         panel.show_frame(replace(frame, chip=replace(frame.chip, matrix=s)))
-        assert panel.canvas.slots.legend()[0] == ("scale", words.format(f"{top:.2f}"))
+        assert panel.canvas.slots.legend()[0] == ("scale", words.format(f"{top:.2f}".removesuffix(".00")))
+
+
+@pytest.mark.parametrize("size", [(440, 480), (445, 420), (480, 480)])
+def test_limits_of_scores_are_round_and_stand_in_narrow_panels_too(qtbot, size):
+    frame = frame_at(Problem(), "scores", block=6)
+    panel, _ = shown(qtbot, frame, size)
+    slots = panel.canvas.slots
+    assert slots.legend()[0] == ("scale", f"s ≤ {MINUS}6 … ≥ 6")
+    samples = []
+    slots._paint_sample = lambda painter, kind, box: samples.append(kind)
+    panel.grab()
+    assert set(samples) == {"scale", "nothing"}
+    zero, _ = shown(qtbot, frame_at(Problem(sm_scale=0.0), "scores", block=6))
+    assert zero.canvas.slots.legend()[0] == ("scale", f"s {MINUS}1 … 1")
 
 
 @pytest.mark.parametrize("name", ["dark", "light"])
