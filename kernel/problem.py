@@ -180,6 +180,11 @@ class Problem:
         batch, h = divmod(head, self.heads)
         return batch * self.kv_heads + h // (self.heads // self.kv_heads)
 
+    def head_name(self, head: int) -> str:
+        """Query head `head` of batch x heads in words."""
+        batch, h = divmod(head, self.heads)
+        return f"head {h:,}" if self.batch == 1 else f"batch {batch:,} · head {h:,}"
+
     def change(self, **values: Any) -> Problem:
         """This problem with some fields changed, checked anew; the Hopper kernel's blocks follow the other fields."""
         if values.get("backend", self.backend) == "hopper":

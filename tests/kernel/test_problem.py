@@ -97,3 +97,8 @@ def test_what_the_hopper_kernel_does_not_take_is_refused_by_name(field, value, w
     assert caught.value.field == field
     with pytest.raises(ProblemError, match="takes 64 x 64 here"):
         Problem(backend="hopper")
+
+
+def test_heads_are_named_by_their_batch_where_there_are_several():
+    assert Problem(heads=4).head_name(3) == "head 3"
+    assert Problem(batch=3, heads=4).head_name(9) == "batch 2 · head 1"

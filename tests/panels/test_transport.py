@@ -160,7 +160,7 @@ def test_many_programs_are_drawn_without_bands(qtbot: QtBot) -> None:
     assert frame.transport is not None and frame.transport.bands is None
     panel, changes = shown(qtbot, frame)
     labels = [text for _, text in panel.timeline.heads()]
-    assert labels[0] == "head 0" and 4 < len(labels) < 20
+    assert labels[0] == "batch 0 · head 0" and 2 < len(labels) < 20
     panel.last.click()
     assert changes == [{"step": frame.transport.total - 1}]
 

@@ -245,3 +245,13 @@ def test_bytes_on_the_chip_are_those_of_the_padded_tiles():
     assert dict(chip.held) == expected
     assert chip.held_bytes == sum(expected.values())
     assert chip.fits
+
+
+def test_the_preset_whose_max_keeps_moving_moves_it_at_every_tile_of_its_row():
+    preset = next(p for p in PRESETS if p.name == "Max keeps moving")
+    tape = Tape(preset.state.problem)
+    end = tape.tiling.program_start(0, 1) - 1
+    frame = resolve(preset.state.change(step=end), tape, RunView())
+    history = frame.rows.history_m
+    assert len(history) == tape.tiling.num_k_blocks == 8
+    assert (np.diff(history) > 0).all()

@@ -40,8 +40,8 @@ class HeadModel(QAbstractListModel):
 
     def text(self, head: int) -> str:
         p = self._problem
-        text = f"head {head:,}"
-        return text if p.heads == p.kv_heads else f"{text} · kv head {p.kv_head(head):,}"
+        text = p.head_name(head)
+        return text if p.heads == p.kv_heads else f"{text} · kv head {p.kv_head(head) % p.kv_heads:,}"
 
 
 class TilesPanel(Panel):

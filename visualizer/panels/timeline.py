@@ -82,12 +82,13 @@ class Timeline(QWidget):
         if view is None:
             return []
         metrics, top = QFontMetricsF(self._font), self.bar.bottom() + self.theme.px(4)
+        name = self._tiling.problem.head_name
         labels: list[tuple[QRectF, str]] = []
-        widest = metrics.horizontalAdvance(f"head {view.num_heads - 1:,}") + self.theme.px(10)
+        widest = metrics.horizontalAdvance(name(view.num_heads - 1)) + self.theme.px(10)
         pitch = self.bar.width() / view.num_heads
         every = _round_up(max(1, math.ceil(widest / pitch)))
         for head in range(0, view.num_heads, every):
-            text = f"head {head:,}"
+            text = name(head)
             rect = QRectF(
                 self.at(head * view.steps_per_head), top, metrics.horizontalAdvance(text) + 1, metrics.height()
             )
@@ -153,7 +154,7 @@ class Timeline(QWidget):
                 painter.fillRect(thin, QColor(theme.muted))
         painter.setFont(self._font)
         for rect, text in self.heads():
-            painter.setPen(QColor(theme.text if text == f"head {view.head:,}" else theme.muted))
+            painter.setPen(QColor(theme.text if text == self._tiling.problem.head_name(view.head) else theme.muted))
             painter.drawText(rect, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, text)
         width = max(2, px(2))
         cursor = QRectF(round(now) - width / 2, bar.top() - px(5), width, bar.height() + px(10))
@@ -223,9 +224,10 @@ class Timeline(QWidget):
         position = self._tiling.locate(step)
         first, end = self._tiling.rows(position.block)
         program = position.head * self._tiling.num_q_blocks + position.block
+        name = self._tiling.problem.head_name(position.head)
         lines = [
             f"step {step:,}: {position.step.replace('_', ' ')}",
-            f"program {program + 1:,} of {view.num_programs:,}: head {position.head:,}, rows {first:,} … {end - 1:,}",
+            f"program {program + 1:,} of {view.num_programs:,}: {name}, rows {first:,} … {end - 1:,}",
         ]
         if view.filled < 1:
             lines.append(f"computed so far: {math.floor(100 * view.filled)} % of the programs")
