@@ -366,7 +366,7 @@ def test_what_is_still_to_come_stands_there_as_a_formula(qtbot):
     panel, _ = shown(qtbot, frame_at(TOY, "scores", iteration=1), (900, 600))
     muted = panel.theme.muted
     quiet = [line.text for line in panel.equations.lines if line.color.name() == muted][1:]  # the first is the heading
-    assert quiet == [f"α = 2^(m {MINUS} m_new)", f"Σ p = Σ 2^(s·scale {MINUS} m)"]
+    assert quiet == [f"α = 2^(m {MINUS} m_new)", f"Σ p = Σ 2^(s·scale {MINUS} m_new)"]
 
 
 def test_the_legend_says_where_scores_lie_beyond_its_colours(qtbot):

@@ -24,7 +24,7 @@ PLACES: Final = {
     "s": ("max s", " = max q·kᵀ"),
     "m": ("m", " ← max(m, max s·scale)"),
     "alpha": ("α", f" = 2^(m {MINUS} m_new)"),
-    "p": ("Σ p", f" = Σ 2^(s·scale {MINUS} m)"),
+    "p": ("Σ p", f" = Σ 2^(s·scale {MINUS} m_new)"),
     "l": ("l", " ← l·α + Σ p"),
     "acc": ("acc", " ← acc·α + p·v"),
 }
