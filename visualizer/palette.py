@@ -170,7 +170,7 @@ class Palette(QFrame):
     def fit(self) -> None:
         """Takes its place at the top middle of the window, as high as what it offers."""
         px, room = self.theme.px, self.window().size()
-        width = min(px(740), room.width() - px(40))
+        width = min(px(800), room.width() - px(40))
         offered = max(1, self.list.count()) * max(self.list.sizeHintForRow(0), px(28))
         wanted = self.field.sizeHint().height() + offered + px(32)
         height = min(wanted, px(440), room.height() - px(80))
