@@ -268,6 +268,15 @@ def test_the_tooltip_names_program_and_rows(qtbot: QtBot) -> None:
     assert words.splitlines()[:2] == [f"step {step:,}: alpha", "program 11 of 16: head 1, rows 256 … 383"]
 
 
+def test_the_tooltip_says_what_the_marks_mean(qtbot: QtBot) -> None:
+    panel, _ = shown(qtbot, frame_at(OPENING, 437), 1440)
+    line = panel.timeline
+    marks = {event: x for x, event in line.events()}
+    assert line.words(marks["store"]).splitlines()[2] == "purple mark: o and L leave"
+    assert line.words(marks["partial tile"]).splitlines()[2].startswith("orange mark: partly masked tiles")
+    assert "mark" not in line.words(marks["partial tile"] - 12)
+
+
 def test_no_queries_say_why(qtbot: QtBot) -> None:
     p = Problem(seqlen_q=0)
     panel, changes = shown(qtbot, resolve(State(problem=p), Tape(p), RunView()))

@@ -16,6 +16,10 @@ from visualizer.frame import Frame, TransportView
 from visualizer.theme import Theme
 
 NARROWEST: Final = 3
+EVENT_WORDS: Final = {
+    "partial tile": "orange mark: partly masked tiles from here on",
+    "store": "purple mark: o and L leave",
+}
 
 
 class Timeline(QWidget):
@@ -147,9 +151,7 @@ class Timeline(QWidget):
         if view.filled < 1:
             done = math.floor(view.filled * view.num_programs)
             end = self.at(float(view.bands[done])) if view.bands is not None else self.at(view.filled * view.total)
-            thin = QRectF(
-                QPointF(bar.left(), bar.bottom() + px(2)), QPointF(max(end, bar.left() + 1), bar.bottom() + px(4))
-            )
+            thin = QRectF(QPointF(bar.left(), bar.bottom() + px(2)), QPointF(end, bar.bottom() + px(4)))
             if thin.width() >= 1:
                 painter.fillRect(thin, QColor(theme.muted))
         painter.setFont(self._font)
@@ -216,7 +218,7 @@ class Timeline(QWidget):
         self.seek.emit(wanted)
 
     def words(self, pixel: float) -> str:
-        """What a tooltip says: the step, its program and rows."""
+        """What a tooltip says: the step, its program and rows, and what the marks here mean."""
         view = self.view
         if view is None:
             return ""
@@ -229,8 +231,10 @@ class Timeline(QWidget):
             f"step {step:,}: {position.step.replace('_', ' ')}",
             f"program {program + 1:,} of {view.num_programs:,}: {name}, rows {first:,} … {end - 1:,}",
         ]
+        lines += [EVENT_WORDS[event] for x, event in self.events() if abs(x - pixel) <= self.theme.px(3)]
         if view.filled < 1:
-            lines.append(f"computed so far: {math.floor(100 * view.filled)} % of the programs")
+            share = math.floor(100 * view.filled)
+            lines.append(f"computed so far: {share} % of the programs{' (the line below)' if share else ''}")
         return "\n".join(lines)
 
     def event(self, event: QEvent) -> bool:
