@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QColor, QFontMetrics, QImage, QPainter
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from kernel.problem import Problem
@@ -261,7 +261,7 @@ def test_hovering_tells_where_a_value_came_from_and_marks_it(qtbot):
     first, second, third = panel.canvas.explanation(("matrix", 2, 3))
     assert (first, third) == ("p[18, 3] = 2^(s·scale − m)", f"= {number(view.p[2, 3])}")
     assert f"2^({number(view.s[2, 3])}·{number(view.qk_scale)}" in second
-    tip = next(w for w in QApplication.topLevelWidgets() if type(w).__name__ == "QLabel" and first in w.text())
+    tip = next(w for w in QApplication.topLevelWidgets() if isinstance(w, QLabel) and first in w.text())
     metrics = QFontMetrics(panel.theme.code_font(12))
     assert tip.width() >= max(map(metrics.horizontalAdvance, (first, second, third)))
     assert tip.height() < 4 * metrics.height() + 2 * tip.margin(), "a line is broken"
