@@ -6,6 +6,8 @@ import math
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+from kernel.bench_report import version_words
+
 # Okabe-Ito, so that every pair can be told apart
 COLOURS: Final = {
     "hopper": "#0072B2",
@@ -31,7 +33,9 @@ def svg(result: dict[str, Any]) -> str:
     names = [name for name in COLOURS if any(c["name"] == name for c in cells)]
     width, height = 3 * (WIDTH + LEFT) + 20, TOP + LEGEND + len(rows) * (HEIGHT + GAP)
     machine = result["machine"]
-    versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items() if k in ("torch", "triton", "cudnn"))
+    versions = ", ".join(
+        version_words(k, v) for k, v in machine["versions"].items() if k in ("torch", "triton", "cudnn")
+    )
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '

@@ -62,3 +62,13 @@ def read(path: Path) -> dict[str, Any]:
     if result.get("format") != FORMAT:
         raise ValueError(f"{path} has format {result.get('format')!r}, and this FlashScope reads {FORMAT}; update it.")
     return result
+
+
+def version_words(name: str, text: str) -> str:
+    """A package and its version; cuDNN gives its own as one number: 91900 is 9.19.0, 8902 is 8.9.2."""
+    if name == "cudnn":
+        name = "cuDNN"
+        if text.isdecimal():
+            major = 10_000 if int(text) >= 90_000 else 1_000
+            text = f"{int(text) // major}.{int(text) % major // 100}.{int(text) % 100}"
+    return f"{name} {text}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kernel.bench_report import FORMAT, KIND
+from kernel.bench_report import FORMAT, KIND, version_words
 from kernel.plain_file import open_plain, shown_name
 from kernel.problem import Problem
 from kernel.results import MAX_TIMES, Timing, words
@@ -124,21 +124,11 @@ def _parsed(name: str, data: dict[str, Any]) -> SavedBench:
         file=name,
         gpu=words(machine["gpu"])[:60],
         date=words(machine["date"])[:10],
-        versions=tuple(_version(key, words(named[key])[:20]) for key in order),
+        versions=tuple(version_words(key, words(named[key])[:20]) for key in order),
         card=_card(data.get("card")),
         shapes=forward,
         backward=directions["backward"],
     )
-
-
-def _version(name: str, text: str) -> str:
-    """A package and its version; cuDNN gives its own as one number: 91900 is 9.19.0, 8902 is 8.9.2."""
-    if name == "cudnn":
-        name = "cuDNN"
-        if text.isdecimal():
-            major = 10_000 if int(text) >= 90_000 else 1_000
-            text = f"{int(text) // major}.{int(text) % major // 100}.{int(text) % 100}"
-    return f"{name} {text}"
 
 
 def _timing(cell: dict[str, Any]) -> Timing:
