@@ -54,12 +54,15 @@ def add_export(command: Command, panels: Sequence[str]) -> None:
         "export",
         "a picture, a film or the values",
         "Writes what the file's name asks for: a picture (.png, .svg), the steps as a film (.gif, .mp4), or numbers\n"
-        "(.npz, .csv): `values` are what the program holds at a step, `lse` is L of every row.",
+        "(.npz, .csv): `values` are what the program holds at a step (v from load_v on; k and v are in the .npz\n"
+        "only), `lse` is L of every row of every head.",
     )
     names = (*panels, "window", "values")
     one.add_argument("what", metavar="WHAT", choices=names, help=f"{', '.join(names[:-1])} or values")
     one.add_argument("--out", type=Path, required=True, metavar="FILE", help=f"ends in {', '.join(SUFFIXES)}")
-    one.add_argument("--step", type=whole, metavar="N", help="of a picture and of values, from 0; -1 is the last")
+    one.add_argument(
+        "--step", type=whole, metavar="N", help="of a picture and of values, from 0 (the default); -1 is the last"
+    )
     one.add_argument("--steps", type=steps, metavar="A:B", help="of a film; A:B:N takes every Nth (all)")
     one.add_argument("--fps", type=number, default=10.0, metavar="F", help="steps a second of a film (10)")
     one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")

@@ -21,3 +21,10 @@ def settle(tape: Tape, step: int, *, others: bool = True) -> None:
     while tape.is_completing or (others and not tape.is_head_filled(head)):
         tape.fill(0)
         watch(tape.blocks_filled[head], tape.tiling.num_q_blocks)
+
+
+def settle_all(tape: Tape) -> None:
+    """Computes L and the exact values of every head."""
+    watch = WATCHER.get()
+    while tape.fill(0):
+        watch(tape.programs_filled, tape.tiling.num_programs)

@@ -52,7 +52,7 @@ class Stop:
     def _watch(self, done: int, total: int) -> None:
         self.check()
         then = ", now the exact values" if done == total else ""
-        words = f"\rL of the other rows: {done:,} of {total:,} programs{then}"
+        words = f"\rL of all rows: {done:,} of {total:,} programs{then}"
         if words != self._told and sys.stderr.isatty():
             print(words, end="", file=sys.stderr, flush=True)
             self._told = words

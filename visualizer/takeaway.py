@@ -58,14 +58,15 @@ class TakeAway:
         self._ask("Save the values", f"{what}.npz", VALUE_FILTER, lambda path: self.save_values(what, path))
 
     def save_values(self, what: str, path: Path) -> None:
-        """The frame's numbers: "values" of the step, or "lse" of the head. Raises ExportError."""
+        """The numbers at hand: "values" of the step, or "lse" of every row. Raises ExportError."""
         if path.suffix.lower() not in (".npz", ".csv"):
             raise ExportError(f"{path.name} must end in .npz or .csv.")
         c = self._window.controller
         c.arrive()
         frame = self._window.frame
         assert frame is not None
-        save(what, frame, c.tape, c.state, path)
+        result = None if frame.lse is None or frame.lse.kernel is None else c.runs.view.result
+        save(what, frame, c.tape, c.state, path, None if result is None else result.lse)
 
     def show_film(self) -> None:
         """The dialog for films, anew, unless one is on its way."""

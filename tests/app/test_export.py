@@ -174,8 +174,8 @@ LONG = ["--seqlen", "65536", "--step", "-1", "--out"]
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     "words",
-    [["export", "window", *LONG, "x.png"], ["render", "lse", *LONG, "x.png"], ["export", "values", *LONG, "x.npz"]],
-    ids=["export", "render", "values"],
+    [["export", "window", *LONG, "x.png"], ["render", "lse", *LONG, "x.png"], ["export", "lse", *LONG, "x.npz"]],
+    ids=["export", "render", "lse"],
 )
 def test_long_work_is_told_and_cancelled(tmp_path: Path, words: list[str], kind: signal.Signals) -> None:
     """At a terminal, which stderr is here: a person sees how far it is, and Ctrl+C ends it with no file."""
@@ -184,7 +184,7 @@ def test_long_work_is_told_and_cancelled(tmp_path: Path, words: list[str], kind:
     process = subprocess.Popen([sys.executable, "-m", "visualizer", *words], cwd=ROOT, stderr=screen)
     os.close(screen)
     said = b""
-    while b"L of the other rows: 1 of 512 programs" not in said:
+    while b"L of all rows: 1 of " not in said:
         said += os.read(terminal, 1000)
     process.send_signal(kind)
     with contextlib.suppress(OSError):  # which is how a terminal ends
@@ -192,7 +192,7 @@ def test_long_work_is_told_and_cancelled(tmp_path: Path, words: list[str], kind:
             said += more
     assert process.wait() == 130
     assert b"Traceback" not in said
-    assert b"500 of 512" not in said
+    assert b": 500 of " not in said
     assert list(tmp_path.iterdir()) == []
     os.close(terminal)
 
@@ -293,9 +293,8 @@ def test_an_npz_holds_what_the_mirror_computed(tmp_path_factory, problem: Proble
     assert done.lse is not None
     if name == "store":
         np.testing.assert_array_equal(found["lse"], done.lse[: end - start])
-        np.testing.assert_array_equal(found["lse_mirror"][start:end], done.lse[: end - start])
     else:
-        assert np.isnan(found["lse_mirror"][start:end]).all()
+        assert "lse" not in found
     if "k" in found:
         np.testing.assert_array_equal(found["k"], inputs.k(head)[found["key"]].astype(found["k"].dtype))
     for array in ("s", "p"):
@@ -312,9 +311,10 @@ def test_a_csv_reads_back_exactly(step: int, tmp_path: Path) -> None:
     tape = Tape(state.problem)
     settle(tape, state.step)
     frame = resolve(state, tape, RunView())
-    expected = arrays(frame, tape, state)
-    assert [int(line[0]) for line in lines] == expected["row"].tolist()
-    for name in ("m", "alpha", "l", "s", "p", "acc", "o", "lse"):
+    expected = arrays(frame)
+    assert titles[:3] == ["step", "head", "row"]
+    assert [[int(x) for x in line[:3]] for line in lines] == [[state.step, 0, row] for row in expected["row"]]
+    for name in ("q", "m", "alpha", "l", "s", "p", "acc", "o", "lse"):
         columns = [i for i, title in enumerate(titles) if title == name or title.startswith(f"{name}[")]
         if name not in expected:
             assert columns == []
@@ -326,19 +326,36 @@ def test_a_csv_reads_back_exactly(step: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["log2", "ln"])
-def test_l_of_every_row_as_csv(unit: str, tmp_path: Path) -> None:
-    state = TOY.change(step=len(Tiling(TOY.problem)) - 1, lse_unit=unit)
+@pytest.mark.parametrize("step", [0, -1])
+def test_l_of_every_row_of_every_head(unit: str, step: int, tmp_path: Path) -> None:
+    """Whatever the step."""
+    state = State(lse_unit=unit).change(batch=2, heads=3, kv_heads=3, seqlen_q=20, seqlen_k=20, head_dim=8, block_m=16)
+    state = export.at(state, step)
     export_values("lse", state, tmp_path / "l.csv")
     with (tmp_path / "l.csv").open(newline="") as file:
         titles, *lines = csv.reader(file)
-    assert titles == ["head", "row", f"lse_{unit}_mirror", f"lse_{unit}_exact"]
-    assert len(lines) == TOY.problem.seqlen_q
-    mirror, exact = (np.array([float(line[i]) for line in lines]) for i in (2, 3))
+    assert titles == ["batch", "head", "row", f"lse_{unit}_mirror", f"lse_{unit}_exact"]
+    places = [[b, h, row] for b in range(2) for h in range(3) for row in range(20)]
+    assert [[int(x) for x in line[:3]] for line in lines] == places
+    mirror, exact = (np.array([float(line[i]) for line in lines]).reshape(2, 3, 20) for i in (3, 4))
     np.testing.assert_allclose(mirror, exact, atol=1e-5)
+    own = [exact_lse_of(state.problem, head) for head in range(6)]
+    np.testing.assert_allclose(exact.reshape(6, 20), np.array(own) * (1 if unit == "log2" else np.log(2)), atol=1e-6)
     export_values("lse", state, tmp_path / "l.npz")
     with np.load(tmp_path / "l.npz") as file:
         factor = 1.0 if unit == "log2" else np.log(2)
+        assert file["lse_exact_rows"].tolist() == list(range(20))
         np.testing.assert_allclose(file["lse_mirror"] * factor, mirror, rtol=1e-6)
+        np.testing.assert_allclose(file["lse_exact"] * factor, exact, rtol=1e-6)
+
+
+def exact_lse_of(problem: Problem, head: int) -> np.ndarray:
+    """In base 2, by the definition."""
+    inputs = Inputs(problem)
+    s = inputs.q(head).astype(np.float64) @ inputs.k(head).astype(np.float64).T * problem.scale
+    if problem.causal:
+        s = np.where(np.tril(np.ones(s.shape, bool), problem.offset), s, -np.inf)
+    return np.log2(np.exp(s).sum(1))
 
 
 # the command
@@ -356,7 +373,7 @@ def test_the_name_says_what_is_written(name: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     start = (tmp_path / name).read_bytes()[:12]
-    signs = {"png": b"\x89PNG", "svg": b"<svg", "gif": b"GIF89a", "mp4": b"ftyp", "npz": b"PK", "csv": b"head,row"}
+    signs = {"png": b"\x89PNG", "svg": b"<svg", "gif": b"GIF89a", "mp4": b"ftyp", "npz": b"PK", "csv": b"batch,head"}
     assert signs[name[2:].lower()] in start
 
 

@@ -88,7 +88,7 @@ def test_values_are_those_that_are_shown(window: Window, tmp_path: Path, monkeyp
         assert int(file["step_index"]) == 60
     answer(monkeypatch, tmp_path / "l.csv")
     BY_ID["file.lse"].call(window)
-    assert (tmp_path / "l.csv").read_text().startswith("head,row,lse_log2_mirror,lse_log2_exact")
+    assert (tmp_path / "l.csv").read_text().startswith("batch,head,row,lse_log2_mirror,lse_log2_exact")
 
 
 def test_without_steps_there_is_nothing_to_export(make_window: Callable[..., Window], tmp_path: Path) -> None:
