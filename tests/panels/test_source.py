@@ -45,6 +45,8 @@ def shown_lines(panel: SourcePanel) -> list[str]:
     """The source lines put together again from the rows."""
     lines: dict[int, str] = {}
     for row in panel.text.rows:
+        if not row.text and not row.first:
+            continue  # the note's own
         text = row.text if row.first else row.text.lstrip()
         whole = lines.get(row.line, "")
         lines[row.line] = whole + " " + text if whole and not whole.endswith(" ") and not row.first else whole + text
@@ -83,9 +85,11 @@ def test_the_lines_of_the_step_are_marked_and_in_sight(panel, size):
         panel.show_frame(frame_of(step))
         rows = [panel.text.rows[at] for at in panel.text.marked]
         assert {row.line for row in rows} == set(SOURCE.step_lines[step])
-        for at in panel.text.marked[-panel.text.rows_in_sight :]:
-            rect = panel.text.row_rect(at)
-            assert rect.top() >= 0 and rect.bottom() < panel.text.viewport().height(), step
+        assert panel.text.note_at is not None
+        seen = panel.text.viewport().rect()
+        assert seen.contains(panel.text.row_rect(panel.text.note_at[0])), step
+        in_sight = [at for at in panel.text.marked if seen.contains(panel.text.row_rect(at))]
+        assert len(in_sight) == min(len(panel.text.marked), panel.text.rows_in_sight), step
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -240,20 +244,54 @@ def test_points_outside_the_text_belong_to_no_step(panel):
     assert panel.text.row_at(QPoint(0, 0).y()) == panel.text.verticalScrollBar().value()
 
 
+# what stands on the line beside which the values of a step are shown, in the portable kernel and in Hopper's
+TARGETS = {
+    "load_q": ("q = load_tile(q_ptr", "_load(desc_q"),
+    "load_k": ("k = load_tile(k_ptr", "_load(desc_k"),
+    "scores": ("s = tl.dot(", "s = _scores("),
+    "mask": ("s = tl.where(", "s = keep(s"),
+    "row_max": ("m_new = tl.maximum(", "m_new = gl."),
+    "alpha": ("alpha = tl.exp2(", "alpha = gl.exp2("),
+    "exponentiate": ("p = tl.exp2(", "p = gl.exp2("),
+    "denominator": ("l = l * alpha", "l = l * gl.convert_layout(alpha"),
+    "rescale": ("acc = acc * alpha", "acc = acc * gl.convert_layout(alpha"),
+    "load_v": ("v = load_tile(v_ptr", "_load(desc_v"),
+    "accumulate": ("acc = tl.dot(", "acc = warpgroup_mma"),
+    "normalise": ("o = acc / l", "out = acc.to("),
+    "store": ("tl.store(lse_ptr", "lse = "),
+}
+
+
 @pytest.mark.parametrize("backend", ["triton", "hopper"])
-@pytest.mark.parametrize("size", [(900, 600), (480, 480)])
-def test_the_note_stands_on_a_marked_line_with_words_on_it(panel, size, backend):
+@pytest.mark.parametrize("size", [(900, 600), (845, 205), (480, 480)])
+def test_the_note_stands_at_the_marked_line_that_writes_the_values(panel, size, backend):
     source = kernel_source(backend)
     panel.resize(*size)
-    known = {"CAUSAL": True, "SIGN": 1, "CAREFUL": False, "PARTIAL": True, "rest_ptr": None}
+    known = {"CAUSAL": True, "SIGN": 1, "CAREFUL": False, "PARTIAL": True, "rest_ptr": None, "LAZY": False}
     for step in STEPS:
-        lines = source.lines_run(step, known)
-        view = SourceView(source=source, step=step, lines=lines, note="x = 1", quantity=SENTENCES[step][0])
+        lines, note = source.lines_run(step, known), "acc[17, 0] = 4.387"
+        view = SourceView(source=source, step=step, lines=lines, note=note, quantity=SENTENCES[step][0])
         panel.show_frame(Frame(problem=OPENING.problem, run=RunView(), source=view))
-        if panel.text.note_at is None:
-            assert min(len(panel.text.rows[at].text) for at in panel.text.marked) + 9 > panel.text.columns
-            continue
-        at, column = panel.text.note_at
-        assert at in panel.text.marked
-        assert panel.text.rows[at].text.strip()
-        assert column == len(panel.text.rows[at].text) + 3
+        text = panel.text
+        assert text.note_at is not None
+        at, column = text.note_at
+        assert at in text.marked and column + len(note) < text.columns
+        line = text.rows[at].line
+        words = source.lines[line - source.first_line].strip()
+        assert words.startswith(TARGETS[step][backend == "hopper"]), step
+        last = max(n for n, row in enumerate(text.rows) if row.line == line)
+        assert at == last
+        code = text.rows[at].text or text.rows[at - 1].text
+        if text.rows[at].text:
+            assert column == len(code) + 3
+        else:  # under the code, since beside it there is no room
+            assert text.rows[at - 1].line == line and len(code) + 3 + len(note) + 1 > text.columns
+
+
+def test_a_row_of_the_notes_own_goes_with_the_note(panel):
+    panel.show_frame(frame_of("load_k"))
+    plain = [row for row in panel.text.rows if row.text or row.first]
+    assert len(panel.text.rows) == len(plain) + 1
+    panel.show_frame(frame_of("rescale"))
+    assert panel.text.rows == plain
+    assert panel.text.verticalScrollBar().maximum() == len(plain) - panel.text.rows_in_sight

@@ -35,9 +35,17 @@ from visualizer.theme import Theme
 
 MIN_COLUMNS: Final = 20
 NOTE_GAP: Final = 3
+HANG: Final = 5
 CONTEXT_ROWS: Final = 2
 FULL_COLUMNS: Final = 104
 UP_DOWN: Final = (Qt.Key.Key_Up, Qt.Key.Key_Down)
+# how the kernels write a quantity, where it is not "name = "
+WRITES: Final = {
+    **{name: rf"{name} = |_load\(desc_{name}," for name in "qkv"},
+    "s": r"s = (?!gl\.zeros)",
+    "m": "m_new = ",
+    "lse": r"lse = |.*\blse_ptr\b",
+}
 ENTER: Final = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
@@ -50,11 +58,12 @@ class SourceText(QAbstractScrollArea):
         super().__init__(parent)
         self.view: SourceView | None = None
         self.rows: list[Row] = []
+        self._plain: list[Row] = []
         self.marked: tuple[int, ...] = ()
         self.note_at: tuple[int, int] | None = None
         self.columns = MIN_COLUMNS
         self._spans: list[list[Span]] = []
-        self._pictures: dict[int, QPixmap] = {}
+        self._pictures: dict[Row, QPixmap] = {}
         self._ratio = 0.0
         self._shows_choice = False
         self._step_of: dict[int, str] = {}
@@ -80,9 +89,11 @@ class SourceText(QAbstractScrollArea):
             self._read(view.source)
             self._fit()
         else:
-            before = {*self.marked, *self._note_rows()}
+            rows, before = self.rows, {*self.marked}
             self._mark()
-            for row in before | {*self.marked, *self._note_rows()}:
+            if self.rows is not rows:  # the note has taken, or left, a row of its own
+                self.viewport().update()
+            for row in before | {*self.marked}:
                 self.viewport().update(self.row_rect(row))
         self._bring_into_sight(self.marked)
 
@@ -133,30 +144,40 @@ class SourceText(QAbstractScrollArea):
         self._pictures.clear()
         if self.view is not None:
             source = self.view.source
-            self.rows = rows_of(source.lines, source.first_line, self.columns)
+            self._plain = rows_of(source.lines, source.first_line, self.columns)
             self._mark()
-        bar = self.verticalScrollBar()
-        bar.setPageStep(self.rows_in_sight)
-        bar.setRange(0, max(0, len(self.rows) - self.rows_in_sight))
         self.viewport().update()
 
     def _mark(self) -> None:
+        """Marks the step's lines and places the note: after the line that writes the values, else in a row under it."""
+        assert self.view is not None
+        note = self.view.note
+        self.rows, self.note_at = self._plain, None
+        self._mark_rows()
+        if note and self.marked:
+            at = self._target()
+            text = self.rows[at].text
+            column = len(text) + NOTE_GAP
+            if column + len(note) + 1 > self.columns:
+                column = min(len(text) - len(text.lstrip()) + HANG, self.columns - len(note) - 1)
+                self.rows = [*self.rows[: at + 1], Row(self.rows[at].line, "", 0, False), *self.rows[at + 1 :]]
+                self._mark_rows()
+                at += 1
+            self.note_at = (at, column) if column > 0 else None
+        bar = self.verticalScrollBar()
+        bar.setPageStep(self.rows_in_sight)
+        bar.setRange(0, max(0, len(self.rows) - self.rows_in_sight))
+
+    def _mark_rows(self) -> None:
         assert self.view is not None
         lines = frozenset(self.view.lines)
         self.marked = tuple(at for at, row in enumerate(self.rows) if row.line in lines)
-        self.note_at = self._place_note(self.view.note)
 
-    def _place_note(self, note: str) -> tuple[int, int] | None:
-        """The row and column for the note: after what writes the values, else after the nearest row of the step."""
-        if not note or not self.marked:
-            return None
-        shown = self._run(self.marked)[-self.rows_in_sight :]  # more than that is scrolled to its end
-        writing = next((row for row in self._writing_rows() if row in shown), shown[-1])
-        for row in sorted(shown, key=lambda row: (self.rows[row].line != self.rows[writing].line, abs(row - writing))):
-            column = len(self.rows[row].text) + NOTE_GAP
-            if column + len(note) + 1 <= self.columns:
-                return row, column
-        return None
+    def _target(self) -> int:
+        """The last row of the line that writes the values; of the step's last line where none does so by name."""
+        run = self._run(self.marked)
+        writing = next((row for row in self._writing_rows() if row in run), run[-1])
+        return max(row for row in run if self.rows[row].line == self.rows[writing].line)
 
     def _run(self, rows: tuple[int, ...]) -> tuple[int, ...]:
         """Of the places where a kernel does a step, the first that writes its values; of a pipelined one, the loop."""
@@ -172,12 +193,8 @@ class SourceText(QAbstractScrollArea):
     def _writing_rows(self) -> list[int]:
         """The marked rows on which the step writes its quantity; of several ways to do so the usual, last one first."""
         assert self.view is not None
-        name = {"m": "m_new", "lse": "lse_ptr"}.get(self.view.quantity, self.view.quantity)
-        writes = re.compile(rf"\s*{name} = " if name != "lse_ptr" else r"\s*lse = |.*\blse_ptr\b")
+        writes = re.compile(rf"\s*(?:{WRITES.get(self.view.quantity, f'{self.view.quantity} = ')})")
         return [at for at in reversed(self.marked) if self.rows[at].first and writes.match(self.rows[at].text)]
-
-    def _note_rows(self) -> tuple[int, ...]:
-        return () if self.note_at is None else (self.note_at[0],)
 
     @property
     def rows_in_sight(self) -> int:
@@ -190,7 +207,8 @@ class SourceText(QAbstractScrollArea):
         rows = self._run(rows)
         bar, room, count = self.verticalScrollBar(), self.rows_in_sight, rows[-1] - rows[0] + 1
         if count > room:  # its end, where the values are written, matters more than its beginning
-            bar.setValue(rows[-1] - room + 1)
+            noted = rows[-1] if self.note_at is None or rows[-1] < self.note_at[0] else self.note_at[0]
+            bar.setValue(min(rows[-1] - room + 1, max(rows[0], noted - CONTEXT_ROWS)))
             return
         margin = min(CONTEXT_ROWS, max(0, (room - count) // 2))
         if rows[0] - margin < bar.value() or rows[-1] + margin >= bar.value() + room:
@@ -198,7 +216,7 @@ class SourceText(QAbstractScrollArea):
 
     def _picture(self, at: int) -> QPixmap:
         """The row's text with its colours on no ground; made once, since shaping is dear and copying is not."""
-        found = self._pictures.get(at)
+        found = self._pictures.get(self.rows[at])
         if found is not None:
             return found
         row = self.rows[at]
@@ -227,7 +245,7 @@ class SourceText(QAbstractScrollArea):
         with QPainter(picture) as painter:
             painter.setPen(QColor(self.theme.text))
             layout.draw(painter, QPointF(0, self.theme.px(1)))
-        self._pictures[at] = picture
+        self._pictures[row] = picture
         return picture
 
     def _format(self, kind: str) -> QTextCharFormat:
