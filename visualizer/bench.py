@@ -26,6 +26,7 @@ from kernel.mirror import Mirror, blas_on_one_thread
 from kernel.problem import LOG2E, Problem
 from kernel.tiling import Tiling
 from visualizer.state import State
+from visualizer.worker_call import environment
 
 SEQLENS: Final = (1024, 8192, 65536)
 STARTED: Final = "FLASHSCOPE_BENCH_STARTED"
@@ -166,9 +167,15 @@ def _pair(quantiles: list[float]) -> str:
 def _in_own_process(seqlen: int, head_dim: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:
         places = {f"XDG_{name}_HOME": home for name in ("CONFIG", "DATA", "STATE", "CACHE")}
-        env = {**os.environ, **places, "QT_QPA_PLATFORM": "offscreen", "QT_FONT_DPI": "96", STARTED: repr(time.time())}
+        env = {
+            **environment(None),
+            **places,
+            "QT_QPA_PLATFORM": "offscreen",
+            "QT_FONT_DPI": "96",
+            STARTED: repr(time.time()),
+        }
         done = subprocess.run(
-            [sys.executable, "-m", "visualizer.bench", str(seqlen), str(head_dim)],
+            [sys.executable, "-P", "-m", "visualizer.bench", str(seqlen), str(head_dim)],
             env=env,
             capture_output=True,
             text=True,

@@ -22,14 +22,14 @@ A desktop microscope for the FlashAttention forward kernel: it runs the real Tri
 mirror tile by tile, and checks both against exact attention."""
 EXAMPLES: Final = """\
 examples:
-  flashscope                                     the window, as it was left
-  flashscope talk.flashscope                     the window on a saved session (or an .npz or .safetensors file)
-  flashscope check --dtype bfloat16 --seqlen 512 is the kernel right?
-  flashscope render tiles --step 300 --out t.png a panel as a picture, without a display
-  flashscope export chip --steps 0:200 --out chip.gif a film of the steps (also .mp4, .svg, .npz, .csv)
-  flashscope diff before/ after/ --html report.html   which pictures of two folders differ
-  flashscope doctor                              what is installed and what works, to paste into a report
-  flashscope --worker "ssh gpu-box flashscope worker"   the window here, the kernel there"""
+  flashscope                                           the window, as it was left
+  flashscope talk.flashscope                           the window on a saved session (or tensors, or a benchmark)
+  flashscope check --dtype bfloat16 --seqlen 512       is the kernel right?
+  flashscope render tiles --step 300 --out t.png       a panel as a picture, without a display
+  flashscope export chip --steps 0:200 --out chip.gif  a film of the steps (also .mp4, .svg, .npz, .csv)
+  flashscope diff before/ after/ --html report.html    which pictures of two folders differ
+  flashscope doctor                                    what is installed and what works, to paste into a report
+  flashscope --worker "ssh gpu-box flashscope worker"  the window here, the kernel there"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -71,7 +71,9 @@ def parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--all", action="store_true", help="every panel and the window; --out is a folder")
     one.add_argument("--out", type=Path, required=True, metavar="F.png", help="the file to write")
-    one.add_argument("--step", type=whole, metavar="N", help="the step of the tape, from 0; -1 is the last")
+    one.add_argument(
+        "--step", type=whole, metavar="N", help="the step of the tape, from 0 (the default); -1 is the last"
+    )
     one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")
     one.add_argument("--scale", type=int, choices=SCALES, default=1, help="pixels of the picture for each of those")
     one.add_argument("--theme", choices=THEMES, default="dark")
@@ -320,10 +322,13 @@ def _bench_kernel(args: argparse.Namespace) -> int:
     # in a process of its own, because the window's side must not import torch
     import subprocess
 
+    from visualizer.worker_call import environment
+
     given = [("--json", args.json), ("--svg", args.svg), ("--original", args.original)]
     options = [str(part) for name, path in given if path is not None for part in (name, path)]
     options += ["--quick"] if args.quick else []
-    return subprocess.run([sys.executable, "-m", "kernel.bench", *options], check=False).returncode
+    command = [sys.executable, "-P", "-m", "kernel.bench", *options]  # -P: not a folder "kernel" of somebody's
+    return subprocess.run(command, env=environment(None), check=False).returncode
 
 
 def _bench_ui(args: argparse.Namespace) -> int:

@@ -35,7 +35,9 @@ class UsageError(ValueError):
 def add_problem_options(parser: argparse.ArgumentParser, *, session: bool = True) -> None:
     """The fields of a Problem, and where to begin from: a preset, or with `session` a saved session."""
     group = parser.add_argument_group(
-        "the problem", "What is not given is the original test's, or the preset's or session's that is named."
+        "the problem",
+        "What is not given is the preset's or session's that is named, or else batch 1, heads 2, seqlen 1024,\n"
+        "head_dim 64, float16, causal, scale 0.5, blocks of 128 x 64, seed 20.",
     )
     for option, field, help in WHOLE:
         group.add_argument(option, dest=field, type=whole, metavar="N", help=help)
@@ -46,7 +48,9 @@ def add_problem_options(parser: argparse.ArgumentParser, *, session: bool = True
     group.add_argument("--std", type=number, metavar="X", help="standard deviation of the inputs")
     group.add_argument("--distribution", metavar="D", help="of the inputs: normal, rising (the max moves) or spiky")
     group.add_argument("--inputs", metavar="FILE", help="q, k and v from an .npz or .safetensors file")
-    group.add_argument("--preset", metavar="NAME", help="begin from a preset of the window, such as 'toy' or 'ragged'")
+    group.add_argument(
+        "--preset", metavar="NAME", help="begin from one: original, toy, not, ragged, grouped, max, rows"
+    )
     if session:
         group.add_argument("--session", type=Path, metavar="FILE", help="begin from a saved session")
 

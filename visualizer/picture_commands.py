@@ -63,7 +63,9 @@ def add_export(command: Command, panels: Sequence[str]) -> None:
     one.add_argument(
         "--step", type=whole, metavar="N", help="of a picture and of values, from 0 (the default); -1 is the last"
     )
-    one.add_argument("--steps", type=steps, metavar="A:B", help="of a film; A:B:N takes every Nth (all)")
+    one.add_argument(
+        "--steps", type=steps, metavar="A:B", help="of a film (all); A:B:N takes every Nth, =-10:-1 the last ten"
+    )
     one.add_argument("--fps", type=number, default=10.0, metavar="F", help="steps a second of a film (10)")
     one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")
     one.add_argument("--scale", type=int, choices=SCALES, default=1, help="pixels of the picture for each of those")

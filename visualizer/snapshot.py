@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from visualizer.arrays import arrays
 from visualizer.picture_client import PictureClient, PictureError
 
 QT_KEY: Final = "Qt"
+PICTURES: Final = ("expected", "actual", "difference")
+REPORT: Final = "report.html"
 
 
 class Drawn(NamedTuple):
@@ -65,12 +68,14 @@ class Snapshots:
         except diff.DiffError as error:
             if replace:
                 return self._write(golden, drawn)
+            self._clean(golden)
             raise AssertionError(self._unreadable(golden, str(error), drawn, make_folder)) from None
         found = diff.compare(before, drawn.image, tolerance, golden.name)
         if replace and (not found.same or (tolerance and self._update == "all")):
             return self._write(golden, drawn)
         if not found.same:
             raise AssertionError(self._report(golden, found, drawn, make_folder))
+        self._clean(golden)
         return Outcome(False, drawn.wrong)
 
     def close(self) -> None:
@@ -99,6 +104,7 @@ class Snapshots:
         return f"There is no golden {golden}. {how} pytest --update-goldens=missing, and commit it."
 
     def _write(self, golden: Path, drawn: Drawn) -> Outcome:
+        self._clean(golden)
         notes = PngInfo()
         notes.add_text(QT_KEY, drawn.qt)
         diff.save(small(drawn.image), golden, notes)
@@ -112,15 +118,24 @@ class Snapshots:
             f"actual.png is in {folder}\nIf it is right: pytest --update-goldens=changed"
         )
 
+    def _clean(self, golden: Path) -> None:
+        """What an earlier failure left in the person's folder goes, and nothing else that is there."""
+        if self._failures is not None:
+            folder = self._failures.absolute() / golden.stem
+            for name in (*(f"{picture}.png" for picture in PICTURES), REPORT):
+                (folder / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
     def _failure_folder(self, golden: Path, make_folder: Callable[[str], Path]) -> Path:
         return make_folder(golden.stem) if self._failures is None else self._failures.absolute() / golden.stem
 
     def _report(self, golden: Path, found: diff.Comparison, drawn: Drawn, make_folder: Callable[[str], Path]) -> str:
         folder = self._failure_folder(golden, make_folder)
-        for name, picture in (("expected", found.before), ("actual", found.after), ("difference", found.difference())):
+        for name, picture in zip(PICTURES, (found.before, found.after, found.difference()), strict=True):
             if picture is not None:
                 diff.save(diff.loaded(picture), folder / f"{name}.png")
-        diff_report.write([found], folder / "report.html", f"the golden {golden}", "this run")
+        diff_report.write([found], folder / REPORT, f"the golden {golden}", "this run")
         with Image.open(golden) as picture:
             made_with = picture.info.get(QT_KEY, drawn.qt)
         older = ""

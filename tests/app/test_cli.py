@@ -13,7 +13,7 @@ import pytest
 
 from kernel.problem import Problem
 from visualizer import cli, display
-from visualizer.options import state_of
+from visualizer.options import preset_state, state_of
 from visualizer.presets import PRESETS
 from visualizer.state import OPENING, save
 
@@ -339,6 +339,33 @@ def test_bench_kernel_without_a_gpu_says_so() -> None:
     done = flashscope("bench", "kernel", "--quick")
     assert done.returncode == 2
     assert done.stderr == "flashscope bench kernel: torch sees no CUDA GPU; run it where there is one.\n"
+
+
+def test_help_of_the_problem_is_true(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["check", "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    p = Problem()
+    assert p.kv_heads == p.heads and p.seqlen_k == p.seqlen_q and p.causal
+    assert (
+        f"batch {p.batch}, heads {p.heads}, seqlen {p.seqlen_q}, head_dim {p.head_dim}, {p.dtype}, causal, "
+        f"scale {p.sm_scale}, blocks of {p.block_m} x {p.block_n}, seed {p.seed}." in printed
+    )
+    names = re.search(r"begin from one: ([a-z, ]+?) --", printed)
+    assert names is not None
+    assert [preset_state(name) for name in names[1].split(", ")] == [preset.state for preset in PRESETS]
+
+
+@pytest.mark.parametrize("words", [["bench", "kernel"], ["check", *SMALL], ["render", "tiles", "--out", "t.png"]])
+def test_folders_named_as_ours_where_the_person_stands_are_not_run(words: list[str], tmp_path: Path) -> None:
+    for name in ("kernel", "visualizer", "assets"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('not ours')\n")
+    # -P: as the installed command, which does not look where the person stands
+    command = [sys.executable, "-P", "-m", "visualizer.cli", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "not ours" not in done.stderr
+    assert done.returncode == (2 if words[0] == "bench" else 0), done.stderr
 
 
 def test_an_output_that_cannot_be_written_is_said() -> None:

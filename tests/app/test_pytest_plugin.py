@@ -107,6 +107,10 @@ def test_a_golden_is_made_kept_and_broken(tmp_path: Path) -> None:
     assert counts(run(tmp_path, "--update-goldens=changed")) == {"passed": 1}
     assert golden.read_bytes() != made
     assert counts(run(tmp_path)) == {"passed": 1}
+    (failures / "mine.txt").touch()
+    (failures / "test_it-test_own" / "mine.txt").touch()
+    assert counts(run(tmp_path, "--golden-failures", str(failures))) == {"passed": 1}
+    assert sorted(p.name for p in failures.rglob("*.*")) == ["mine.txt", "mine.txt"]
     write(tmp_path, OWN)
     assert counts(run(tmp_path, "--update-goldens")) == {"passed": 1}
     assert golden.read_bytes() == made
