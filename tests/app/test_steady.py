@@ -233,6 +233,7 @@ def test_a_stable_run_says_nothing_of_when_and_where(qapp: QApplication) -> None
     ]
     assert pictures[0:2] != pictures[2:4]
     assert pictures[4:6] == pictures[6:8]
+    assert [stable(run).result.versions for run in runs] == [{}, {}]  # no row at all, rather than one of no meaning
 
 
 def test_render_of_a_run_twice_is_the_same(tmp_path: Path) -> None:
