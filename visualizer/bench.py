@@ -128,15 +128,12 @@ def table(result: dict[str, Any]) -> str:
         ("seqlen", lambda w: f"{w['seqlen']:,}"),
         ("head_dim", lambda w: str(w["head_dim"])),
         ("first painted frame", lambda w: f"{w['first_frame_ms']:,.0f} ms"),
-        ("its values", lambda w: f"{w['first_values_ms']:,.0f} ms"),
+        ("with all its values", lambda w: f"{w['first_values_ms']:,.0f} ms"),
         ("step", lambda w: _pair(w["step_ms"])),
-        ("seek: place", lambda w: _pair(w["seek_place_ms"])),
-        ("seek: values", lambda w: _pair(w["seek_ms"])),
-        ("filled: place", lambda w: _pair(w["seek_filled_place_ms"])),
-        (
-            "filled: values",
-            lambda w: _pair(w["seek_filled_ms"]) + ("" if w["filled"] == 1 else f" ({w['filled']:.0%})"),
-        ),
+        ("seek: place", lambda w: _pair(w["seek_filled_place_ms"])),
+        ("seek: values", lambda w: _pair(w["seek_filled_ms"]) + ("" if w["filled"] == 1 else f" ({w['filled']:.0%})")),
+        ("unfilled seek: place", lambda w: _pair(w["seek_place_ms"])),
+        ("unfilled seek: values", lambda w: _pair(w["seek_ms"])),
         ("scrub: place", lambda w: _pair(w["scrub_place_ms"])),
         ("scrub: values", lambda w: _pair(w["scrub_ms"])),
         ("play at 60 steps/s", lambda w: f"{w['play_fps']:.0f} frames/s"),
@@ -151,7 +148,7 @@ def table(result: dict[str, Any]) -> str:
         f"Triton's interpreter        {_ms(mirror['interpreter_ms'])}",
         "step, seek, scrub: p50 / p95 in ms, from the wish until the window's picture is read back from the screen",
         "place: the first picture of the step, which may say that its values are being computed; values: all of them",
-        "seek: before the background has been there; filled: after it has",
+        "unfilled: where the background has not been yet",
     ]
     return "\n".join(lines)
 

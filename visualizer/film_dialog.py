@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from visualizer.window import Window
 
 SIZES: Final = ("900x600", "1280x800", "1440x900", "1920x1080")
-NO_VIDEO: Final = "For MP4 install the package imageio-ffmpeg: pip install 'flashscope[video]'."
+NO_VIDEO: Final = "For MP4 install the package imageio-ffmpeg: pip install imageio-ffmpeg."
 
 
 class FilmDialog(QDialog):

@@ -12,7 +12,7 @@ from typing import Any, Final
 from visualizer.export import ExportError
 
 Add = Callable[[bytes, int, int], None]
-NO_VIDEO: Final = "MP4 needs the package imageio-ffmpeg, which is not installed: pip install 'flashscope[video]'."
+NO_VIDEO: Final = "MP4 needs the package imageio-ffmpeg, which is not installed: pip install imageio-ffmpeg."
 CRF: Final = 12  # x264's quality, 0 without loss to 51: here lines of a pixel stay sharp
 
 

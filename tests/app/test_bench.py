@@ -1,5 +1,8 @@
 """What `bench ui` measures is the real thing; the figures themselves belong to no test."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 from hypothesis import given, settings
 
@@ -46,3 +49,8 @@ def test_a_window_is_measured_from_its_start_to_its_end():
     )
     assert f"{figures['first_frame_ms']:,.0f} ms" in text
     assert "does not run here" in text
+    named = {line[:22].strip() for line in text.splitlines()}
+    readme = (Path(__file__).parents[2] / "README.md").read_text().partition("| seqlen, head_dim |")[2]
+    rows = re.findall(r"^\| ([a-z].*?) \|", readme.partition("\n\n")[0], re.MULTILINE)
+    assert len(rows) >= 7
+    assert set(rows) <= named  # the README's table uses the command's words
