@@ -38,6 +38,11 @@ def three(x: float) -> str:
     return _plain(x, 3) if math.isfinite(x) and x > 0 else number(x)
 
 
+def span(what: str, first: int, end: int) -> str:
+    """Elements first ... end - 1 in words: "rows 0 … 127", or "row 0" where there is one."""
+    return f"{what} {first:,}" if end - first == 1 else f"{what}s {first:,} … {end - 1:,}"
+
+
 def _plain(size: float, digits: int) -> str:
     power = int(f"{size:.{digits - 1}e}".split("e")[1])
     return f"{size:,.{max(0, digits - 1 - power)}f}"

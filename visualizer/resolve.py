@@ -26,7 +26,7 @@ from visualizer.frame import (
     TransportView,
 )
 from visualizer.limits import one_two_five, outwards
-from visualizer.numbers import number
+from visualizer.numbers import number, span
 from visualizer.state import State
 from visualizer.tape import Moment, Tape
 
@@ -244,7 +244,7 @@ def _rows(tape: Tape, moment: Moment, row: int) -> RowsView:
         iterations=int(tape.tiling.visited[block]),
         iteration=iteration,
         moved=moved,
-        caption=f"rows {start:,} … {end - 1:,}",
+        caption=span("row", start, end),
     )
 
 
@@ -401,8 +401,8 @@ def _note(moment: Moment, chip: ChipView) -> str:
     if step in ("load_q", "load_k", "load_v"):
         tile = {"load_q": chip.q, "load_k": chip.k, "load_v": chip.v}[step]
         first = chip.rows[0] if step == "load_q" else (chip.cols or (0, 0))[0]
-        what = "rows" if step == "load_q" else "keys"
-        return "" if tile is None else f"{what} {first:,} … {first + len(tile) - 1:,}"
+        what = "row" if step == "load_q" else "key"
+        return "" if tile is None else span(what, first, first + len(tile))
     if step == "row_max" and chip.m_new is not None and moment.chip.m is not None:
         moved = int((chip.m_new > moment.chip.m[: len(chip.m_new)]).sum())
         return f"m_new[{row}] = {number(chip.m_new[row])}   moved in {moved} of {len(chip.m_new)} rows"

@@ -17,6 +17,7 @@ from kernel.problem import Problem
 from kernel.tiling import Position, Tiling
 from visualizer import theme
 from visualizer.frame import Frame, RunView
+from visualizer.numbers import span
 from visualizer.panels.tiles import TilesPanel
 from visualizer.panels.tiles_paint import code_lut, tile_colors
 from visualizer.panels.tiles_picture import GAP, HATCH, LEVELS, Axis, done_runs, tile_codes, tile_words
@@ -129,7 +130,7 @@ def test_words_agree_with_the_tiling(p: Problem, data: st.DataObject) -> None:
     assert kind == expected
     assert why
     first, end = tiling.rows(block)
-    assert where.startswith(f"rows {first} … {end - 1} × keys ")
+    assert where.startswith(f"{span('row', first, end)} × key")
 
 
 def test_small_tiles_are_averaged_and_the_whole_stays_right() -> None:
@@ -225,8 +226,10 @@ def test_the_legend_says_only_what_is_there(qtbot: QtBot) -> None:
     panel, _ = shown(qtbot, frame_at(large, 40))
     assert "to come" in texts(panel) and "partly masked" not in texts(panel)  # no hatch is drawn at this size
     panel, _ = shown(qtbot, frame_at(TOY, 40), (900, 600))
-    assert {swatch.kind for swatch in place_of(panel).legend} == {"hand", "cells", "to come", "masked", "skipped"}
-    assert {"scores", "masked"} <= set(texts(panel)) and "done" not in texts(panel)
+    assert {swatch.kind for swatch in place_of(panel).legend} == {
+        "hand", "cells", "to come", "partial", "masked", "skipped"
+    }  # fmt: skip
+    assert {"scores", "masked", "masked to come"} <= set(texts(panel)) and "done" not in texts(panel)
 
 
 def test_scores_are_shown_where_they_have_been_computed(qtbot: QtBot) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualizer.numbers import less, number, sci, three
+from visualizer.numbers import less, number, sci, span, three
 
 VALUES = {
     0.0: "0", 1.0: "1", -17.0: "−17", 2259.0: "2,259", 2259.4: "2,259", 0.5: "0.5000", 10.65: "10.65",
@@ -52,3 +52,8 @@ def test_the_text_is_short_and_near_the_number(x: float) -> None:
     text = number(x)
     assert float(text.replace(",", "").replace("−", "-")) == pytest.approx(x, rel=6e-3)
     assert len(text) <= 9 and "e+" not in text and "-" not in text.split("e")[0]
+
+
+def test_one_row_is_no_range():
+    assert span("row", 0, 1) == "row 0"
+    assert span("row", 1024, 1152) == "rows 1,024 … 1,151"

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QToolButton, QToolTip, QVBoxLayout, QWidget
 from kernel.results import RunResult
 from kernel.tiling import Tiling
 from visualizer.frame import Frame, RunView
-from visualizer.numbers import sci
+from visualizer.numbers import sci, span
 from visualizer.panels.canvas import Canvas, Sheet
 from visualizer.panels.error_map import ErrorMap
 from visualizer.panels.header import FittingCaption
@@ -108,10 +108,10 @@ class RunPanel(Panel):
         result = self.run.result
         assert result is not None
         start = block * result.block_m
-        end = min(start + result.block_m, result.lse.shape[1]) - 1
+        end = min(start + result.block_m, result.lse.shape[1])
         o, lse = (float(tiles[head, block]) for tiles in (result.o_tiles, result.lse_tiles))
         text = (
-            f"program {head * result.o_tiles.shape[1] + block + 1} · head {head} · rows {start} … {end}\n"
+            f"program {head * result.o_tiles.shape[1] + block + 1} · head {head} · {span('row', start, end)}\n"
             f"O error {sci(o)} (bound {sci(result.o_bound)}) · L error {sci(lse)}"
         )
         if math.isnan(o):

@@ -254,8 +254,9 @@ def legend_entries(view: TilesView, hatched: bool = True, cells: bool = False) -
     partial: list[tuple[str, str]] = []
     short: list[tuple[str, str]] = []
     if hatched and (view.full < view.visited).any():
-        partial = [("masked", "masked") if cells else ("partial", "partly masked")]
-        short = [(partial[0][0], "masked")]
+        partial, short = [("partial", "partly masked")], [("partial", "masked")]
+        if cells:
+            partial, short = [("partial", "masked to come"), ("masked", "masked")], [("masked", "masked")]
     skipped = f"skipped {view.skipped:,} of {view.total:,}"
     if not view.skipped:
         return [[*begin, *p, ("skipped", t)] for p, t in ((partial, skipped), (short, skipped), (short, "skipped"))]

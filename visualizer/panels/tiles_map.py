@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QToolButton, QToolTip, QWidget
 
 from visualizer import cells
 from visualizer.frame import Frame, TilesView
+from visualizer.numbers import span
 from visualizer.panels.tiles_layout import Label, MapLayout
 from visualizer.panels.tiles_paint import MapPainter
 from visualizer.panels.tiles_picture import tile_words
@@ -244,9 +245,9 @@ class ScoreMap(QWidget):
             return "", QRect()
         quantity, index = strip
         block, length = (view.block_m, view.seqlen_q) if quantity == "q" else (view.block_n, view.seqlen_k)
-        first, last = index * block, min((index + 1) * block, length) - 1
-        what, owner = ("rows", f"head {view.head}") if quantity == "q" else ("keys", f"kv head {view.kv_head}")
-        text = f"{quantity} tile: {what} {first:,} … {last:,} of {owner}"
+        first, end = index * block, min((index + 1) * block, length)
+        what, owner = ("row", f"head {view.head}") if quantity == "q" else ("key", f"kv head {view.kv_head}")
+        text = f"{quantity} tile: {span(what, first, end)} of {owner}"
         return text, self.place.strip_tile(quantity, index).toAlignedRect()
 
     def event(self, event: QEvent) -> bool:

@@ -155,6 +155,7 @@ class MapPainter:
             ring = theme.px(1.5)
             if place.shows_cells:
                 self._frame(painter, rect, QColor(theme.text), width)
+                self._frame(painter, rect.adjusted(1, 1, -1, -1), QColor(theme.panel), 1)  # seen beside any score
             else:
                 painter.fillRect(rect, QColor(theme.panel))
                 painter.fillRect(rect.adjusted(ring, ring, -ring, -ring), QColor(theme.text))

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from kernel.problem import Problem
+from visualizer.numbers import span
 
 LEVELS: Final = 13
 GAP: Final = 254
@@ -136,7 +137,7 @@ def tile_words(p: Problem, block: int, tile: int) -> tuple[str, str, str]:
     """Of one tile: "full", "partly masked" or "skipped"; its rows and keys; and why it is so."""
     first, last = block * p.block_m, min((block + 1) * p.block_m, p.seqlen_q) - 1
     key, key_end = tile * p.block_n, (tile + 1) * p.block_n
-    where = f"rows {first:,} … {last:,} × keys {key:,} … {min(key_end, p.seqlen_k) - 1:,}"
+    where = f"{span('row', first, last + 1)} × {span('key', key, min(key_end, p.seqlen_k))}"
     sees = last + p.offset
     if p.causal and sees < key:
         why = f"row {last:,}, the last of the block, sees {f'keys up to {sees:,}' if sees >= 0 else 'no key at all'}"

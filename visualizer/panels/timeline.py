@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from kernel.problem import Problem
 from kernel.tiling import Position, Tiling
 from visualizer.frame import Frame, TransportView
+from visualizer.numbers import span
 from visualizer.theme import Theme
 
 NARROWEST: Final = 3
@@ -229,7 +230,7 @@ class Timeline(QWidget):
         name = self._tiling.problem.head_name(position.head)
         lines = [
             f"step {step:,}: {position.step.replace('_', ' ')}",
-            f"program {program + 1:,} of {view.num_programs:,}: {name}, rows {first:,} … {end - 1:,}",
+            f"program {program + 1:,} of {view.num_programs:,}: {name}, {span('row', first, end)}",
         ]
         lines += [EVENT_WORDS[event] for x, event in self.events() if abs(x - pixel) <= self.theme.px(3)]
         if view.filled < 1:
