@@ -73,6 +73,7 @@ def test_the_readme_example_passes_and_fails(python: Path, tmp_path: Path) -> No
     status, printed = run(python, tmp_path, "--golden-failures", "failures")
     assert status == 1
     assert "1 failed, 1 passed" in printed
+    assert "The kernel is wrong: " in printed
     assert "differs from the golden goldens/test_attention-test_outputs.png" in printed
     left = {path.name for path in (tmp_path / "failures/test_attention-test_outputs").iterdir()}
     assert left == {"expected.png", "actual.png", "difference.png", "report.html"}
