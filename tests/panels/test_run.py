@@ -352,7 +352,7 @@ def test_the_same_run_is_not_laid_out_again(panel, monkeypatch):
 
 def test_the_words_of_the_figures():
     found = {f.name: f for f in figures(made_up())}
-    assert found["O error / eager error"].forms[0] == "1.6e-4 / 3.2e-4 = 0.50 ×  bound 6.5e-4"
+    assert found["O error / eager error"].forms[0] == "1.6e-4 / 3.2e-4 = 0.50 · bound 6.5e-4"
     assert found["registers · shared"].forms == ("186 · 225 KiB · no spills",)
     assert not any(f.bad for f in found.values())
     assert WRONG.compiled is not None
@@ -360,9 +360,9 @@ def test_the_words_of_the_figures():
     wrong = {f.name: f for f in figures(replace(WRONG, lse_error=NAN, compiled=spilled))}
     bad = {name for name, f in wrong.items() if f.bad}
     assert bad == {"O error / eager error", "L error", "registers · shared"}
-    assert wrong["L error"].forms == ("not finite  bound 1.0e-3", "not finite")
+    assert wrong["L error"].forms == ("not finite · bound 1.0e-3", "not finite")
     endless = {f.name: f for f in figures(replace(WRONG, o_error=math.inf, mirror_o_max=math.inf))}
-    assert endless["O error"].forms[0] == "not finite  bound 6.5e-4" and endless["O error"].bad
+    assert endless["O error"].forms[0] == "not finite · bound 6.5e-4" and endless["O error"].bad
     assert "(not all finite)" in endless["differs from mirror"].forms[0]
     assert "96 B spilled" in wrong["registers · shared"].forms[0]
     assert [f.bad for f in figures(replace(INTERPRETED, mirror_o_differing=1)) if "mirror" in f.name] == [True]

@@ -24,7 +24,7 @@ def figures(result: RunResult) -> list[Figure]:
     lines: list[Figure] = []
     lines.append(_against_eager(result))
     lse, bad = _error(result.lse_error), not result.lse_error <= result.lse_bound
-    lines.append(Figure("L error", (f"{lse}  bound {sci(result.lse_bound)}", lse), bad))
+    lines.append(Figure("L error", (f"{lse} · bound {sci(result.lse_bound)}", lse), bad))
     if result.compiled is not None:
         c = result.compiled
         spills = "no spills" if c.spill_bytes == 0 else f"{c.spill_bytes:,} B spilled"
@@ -55,10 +55,10 @@ def _against_eager(result: RunResult) -> Figure:
     error, eager, bound = _error(result.o_error), sci(result.o_error_eager), f"bound {sci(result.o_bound)}"
     bad = not result.o_error <= result.o_bound
     if not math.isfinite(result.o_error) or result.o_error_eager == 0:
-        return Figure("O error", (f"{error}  {bound}", error), bad)
-    ratio = f"{sci(result.o_error / result.o_error_eager)} ×"
+        return Figure("O error", (f"{error} · {bound}", error), bad)
+    ratio = sci(result.o_error / result.o_error_eager)
     whole = f"{error} / {eager} = {ratio}"
-    return Figure("O error / eager error", (f"{whole}  {bound}", whole, ratio), bad)
+    return Figure("O error / eager error", (f"{whole} · {bound}", whole, f"{ratio} ×"), bad)
 
 
 def _error(x: float) -> str:
