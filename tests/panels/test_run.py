@@ -204,7 +204,7 @@ def test_the_interpreter_shows_a_time_but_no_speed(panel):
 
 def test_small_panels_say_what_they_leave_out(panel):
     text = show(panel, STATES["gpu"])
-    assert "1 more in a larger panel" in text and "O error by tile" in text and "0.50 ×" in text
+    assert "1 more in a larger panel" in text and "O error by tile" in text and "= 0.50" in text
 
 
 def test_a_stale_result_is_grey(panel):
