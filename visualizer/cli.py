@@ -13,7 +13,17 @@ from typing import Final
 from kernel.plain_file import is_there, shown_path
 from kernel.problem import ProblemError
 from visualizer import picture_commands
-from visualizer.options import SCALES, THEMES, UsageError, add_problem_options, names_problem, size, state_of, whole
+from visualizer.options import (
+    SCALES,
+    THEMES,
+    UsageError,
+    add_problem_options,
+    check_pixels,
+    names_problem,
+    size,
+    state_of,
+    whole,
+)
 
 LONG_SCORES: Final = 1 << 29  # of a head; from here on its L takes more than a few seconds
 PANELS: Final = ("tiles", "chip", "rows", "lse", "source", "run", "ledger", "transport")
@@ -283,6 +293,7 @@ def _render(args: argparse.Namespace) -> int:
                 render_all(state, args.out, scale=args.scale, theme=args.theme, run=run)
             else:
                 size = args.size or natural_size(args.panel)
+                check_pixels(size, args.scale)
                 render(args.panel, state, args.out, size=size, scale=args.scale, theme=args.theme, run=run)
     except ImportError as error:
         return _no_qt("render", error)

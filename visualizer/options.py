@@ -24,6 +24,8 @@ WHOLE: Final = (
 
 
 SIDES: Final = (64, 8192)  # of a picture, in pixels
+MAX_PIXELS: Final = 1 << 26
+ZOOMS: Final = (0.5, 3)  # of a picture's words
 SCALES: Final = (1, 2)
 THEMES: Final = ("dark", "light")
 
@@ -119,6 +121,14 @@ def scale(text: str) -> float | str:
     return text if text == "auto" else number(text)
 
 
+def zoom(text: str) -> float:
+    """A number that words can be enlarged by."""
+    value, (low, high) = number(text), ZOOMS
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is out of range; it may be from {low} to {high}")
+    return value
+
+
 def size(text: str) -> tuple[int, int]:
     """900x600 as (900, 600)."""
     width, _, height = text.lower().replace("×", "x").partition("x")
@@ -128,6 +138,16 @@ def size(text: str) -> tuple[int, int]:
     if not all(low <= int(n[:9]) <= high for n in (width, height)):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is out of range; each side may be from {low} to {high}")
     return int(width), int(height)
+
+
+def check_pixels(size: tuple[int, int], scale: float) -> None:
+    """Raises UsageError where size and scale, each legal, make a picture that takes gigabytes to draw."""
+    pixels = size[0] * size[1] * scale**2
+    if pixels > MAX_PIXELS:
+        raise UsageError(
+            f"{size[0]}x{size[1]} at scale {scale:g} is {pixels / 1e6:,.0f} million pixels; a picture may have "
+            f"{MAX_PIXELS / 1e6:.0f} million, so ask for a smaller size or scale."
+        )
 
 
 def is_share(tolerance: float) -> bool:

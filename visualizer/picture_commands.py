@@ -8,7 +8,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from visualizer.options import SCALES, THEMES, UsageError, add_problem_options, number, size, state_of, whole
+from visualizer.options import (
+    SCALES,
+    THEMES,
+    UsageError,
+    add_problem_options,
+    check_pixels,
+    number,
+    size,
+    state_of,
+    whole,
+    zoom,
+)
 
 if TYPE_CHECKING:
     from visualizer.stop import Stop
@@ -70,7 +81,7 @@ def add_export(command: Command, panels: Sequence[str]) -> None:
     one.add_argument("--size", type=size, metavar="WxH", help="in pixels (900x600; the window 1440x900)")
     one.add_argument("--scale", type=int, choices=SCALES, default=1, help="pixels of the picture for each of those")
     one.add_argument("--theme", choices=THEMES, default="dark")
-    one.add_argument("--zoom", type=number, default=1.0, metavar="X", help=argparse.SUPPRESS)
+    one.add_argument("--zoom", type=zoom, default=1.0, metavar="X", help=argparse.SUPPRESS)
     one.add_argument("--progress", action="store_true", help="print how far a film has come, a line a frame")
     add_problem_options(one)
 
@@ -106,6 +117,7 @@ def _export(args: argparse.Namespace, what: str, suffix: str, stop: Stop) -> Non
 
     state = state_of(args)
     size = args.size or natural_size(what)
+    check_pixels(size, args.scale)
     look: dict[str, Any] = {"size": size, "scale": args.scale, "theme": args.theme, "zoom": args.zoom}
     if suffix in FILMS:
         states = export.frames(state, *(args.steps or (0, -1, 1)))

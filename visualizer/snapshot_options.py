@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import operator
 import os
-from typing import Any, Final
+from typing import Any
 
-from visualizer.options import SCALES, SIDES, THEMES, UsageError, is_share
-
-ZOOMS: Final = (0.5, 3)
+from visualizer.options import SCALES, SIDES, THEMES, ZOOMS, UsageError, check_pixels, is_share
 
 
 def checked(
@@ -30,6 +28,8 @@ def checked(
         raise UsageError(f"theme is {_shown(request['theme'])}; choose {' or '.join(THEMES)}.")
     if not _is_number(scale) or scale not in SCALES:
         raise UsageError(f"scale is {_shown(scale)}; choose {' or '.join(map(str, SCALES))}.")
+    if request["size"] is not None:
+        check_pixels(request["size"], scale)
     if not _is_number(request["zoom"]) or not ZOOMS[0] <= request["zoom"] <= ZOOMS[1]:
         raise UsageError(f"zoom is {_shown(request['zoom'])}; it may be from {ZOOMS[0]} to {ZOOMS[1]}.")
     if not _is_number(tolerance) or not is_share(tolerance):

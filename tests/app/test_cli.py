@@ -381,3 +381,20 @@ def test_an_output_without_the_signs_still_gets_the_verdict() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("problem    batch 1 ? heads 1 ? seqlen 40 ?")
     assert "The kernel is right" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["render", "export"])
+def test_a_picture_of_a_hundred_million_pixels_is_refused(command: str, tmp_path: Path) -> None:
+    done = flashscope(
+        command, "tiles", "--size", "8192x6000", "--scale", 2, "--preset", "toy", "--out", tmp_path / "x.png"
+    )
+    assert done.returncode == 2
+    assert "8192x6000 at scale 2 is 197 million pixels; a picture may have 67 million" in one_sentence(done)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("zoom", ["nan", "1e30", "0", "x"])
+def test_a_zoom_that_cannot_be_is_refused(zoom: str, tmp_path: Path) -> None:
+    done = flashscope("export", "tiles", "--preset", "toy", "--zoom", zoom, "--out", tmp_path / "x.png")
+    assert done.returncode == 2
+    assert "from 0.5 to 3" in one_sentence(done) or "is no number" in done.stderr
