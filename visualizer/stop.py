@@ -1,4 +1,4 @@
-"""Ctrl+C and SIGTERM while pictures are made: raised within a widget's painting, Qt would swallow them."""
+"""Ctrl+C, SIGTERM and SIGHUP while pictures are made: raised within a widget's painting, Qt would swallow them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
+
+# a terminal that is closed sends SIGHUP, which Windows does not have
+KINDS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def _nobody(done: int, total: int) -> None:
@@ -18,7 +21,7 @@ WATCHER: Final[ContextVar[Callable[[int, int], None]]] = ContextVar("watcher", d
 
 
 class Stop:
-    """Within it both are kept until `check`, which is called between two frames, and by `settle` all the time.
+    """Within it they are kept until `check`, which is called between two frames, and by `settle` all the time.
 
     It tells a person at a terminal how far settling has come.
     """
@@ -29,8 +32,9 @@ class Stop:
         self._told = ""
 
     def __enter__(self) -> Stop:
-        for kind in (signal.SIGINT, signal.SIGTERM):
-            self._before[kind] = signal.signal(kind, self._ask)
+        for kind in KINDS:
+            if kind in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(kind) is not signal.SIG_IGN:  # nohup
+                self._before[kind] = signal.signal(kind, self._ask)
         self._token = WATCHER.set(self._watch)
         return self
 

@@ -143,7 +143,7 @@ def test_a_film_that_is_cancelled_leaves_nothing(dressed: QApplication, tmp_path
     assert out.read_bytes() == b"an older film"
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_process_that_is_cancelled_leaves_nothing(tmp_path: Path, kind: signal.Signals) -> None:
     command = [
         sys.executable,
