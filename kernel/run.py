@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernel import verify
+from kernel.expected import EXACT_SECONDS, MIRROR_SECONDS, expected_seconds
 from kernel.inputs import Inputs
 from kernel.machine import array, tensor
 from kernel.problem import Problem, ProblemError
@@ -18,8 +19,6 @@ from kernel.results import Compiled, Hello, RunResult, Timing
 from kernel.tiling import Tiling
 from kernel.yardstick import Yardstick
 
-EXACT_SECONDS: Final = 5.0
-MIRROR_SECONDS: Final = 5.0
 Report = Callable[[str, float], None]
 
 
@@ -43,23 +42,6 @@ class Stages:
 
     def at(self, fraction: float, text: str = "") -> None:
         self._report(text or self._stage, self._start + self._share[self._stage] * min(1.0, fraction))
-
-
-def expected_seconds(problem: Problem, cuda: bool, timing: bool) -> dict[str, float]:
-    """A guess at the seconds of each stage, for the progress bar only."""
-    p = problem
-    elements = p.num_heads * (p.seqlen_q + 2 * p.seqlen_k) * p.head_dim
-    tiling = Tiling(p)
-    tiles = p.num_heads * int(tiling.visited.sum())
-    scores = p.num_heads * p.seqlen_q * p.seqlen_k
-    return {
-        "drawing inputs": 0.01 + elements * 2e-8,
-        "compiling": 2.0 if cuda else 0.01,
-        "running kernel": 0.1 if cuda else 0.01 + tiles * 3e-3,
-        "exact reference": 0.01 + min(EXACT_SECONDS, scores * (2e-9 if cuda else 6e-8)),
-        "mirror": 0.01 + min(MIRROR_SECONDS, tiles * 4e-4),
-        "timing": 2.5 if cuda and timing else 0.01,
-    }
 
 
 def run(problem: Problem, inputs: Inputs | None, where: Hello, report: Report, timing: bool = True) -> RunResult:
@@ -126,7 +108,7 @@ def _launch(
     if not cuda:
         progress = stages.begin("running kernel")
         # one BLAS thread, as in the mirror: other counts add in other orders
-        with threadpool_limits(1, "blas"), _counted(Tiling(problem).num_programs, progress):
+        with threadpool_limits(1, "blas"), _counted(Tiling(problem), progress):
             start = time.perf_counter()
             o, lse = attend(problem, q, k, v)
             return o, lse, 1000 * (time.perf_counter() - start), None
@@ -159,25 +141,37 @@ def _times(
 
 
 @contextmanager
-def _counted(programs: int, progress: Callable[[float], None]) -> Iterator[None]:
-    """Tells `progress` each time Triton's interpreter begins a program, as far as it lets itself be watched."""
+def _counted(tiling: Tiling, progress: Callable[[float], None]) -> Iterator[None]:
+    """Tells `progress` what share of the tiles Triton's interpreter has done, as far as it lets itself be watched.
+
+    It is seen to begin a program, and to multiply, twice a tile (again where a block is done again with care).
+    """
     from triton.runtime import interpreter
 
     builder: Any = getattr(interpreter, "interpreter_builder", None)
-    original = getattr(builder, "set_grid_idx", None)
-    if builder is None or original is None:
+    begin, multiply = (getattr(builder, name, None) for name in ("set_grid_idx", "create_dot"))
+    if begin is None or multiply is None:
         yield
         return
-    done = 0
+    visited = np.append(np.tile(tiling.visited, tiling.problem.num_heads), 0)
+    before = np.cumsum(visited) - visited
+    total = max(1.0, float(before[-1]))
+    program = products = 0
 
-    def counting(*index: int) -> None:
-        nonlocal done
-        progress(done / max(1, programs))
-        done += 1
-        original(*index)
+    def beginning(x: int, *others: int) -> None:
+        nonlocal program, products
+        program, products = x, 0
+        progress(float(before[x]) / total)
+        begin(x, *others)
 
-    builder.set_grid_idx = counting
+    def multiplying(*tiles: Any) -> Any:
+        nonlocal products
+        products += 1
+        progress((float(before[program]) + min(products / 2, float(visited[program]))) / total)
+        return multiply(*tiles)
+
+    builder.set_grid_idx, builder.create_dot = beginning, multiplying
     try:
         yield
     finally:
-        del builder.set_grid_idx
+        del builder.set_grid_idx, builder.create_dot

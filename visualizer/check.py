@@ -10,20 +10,20 @@ from typing import Any
 
 from kernel.problem import Problem
 from kernel.results import RunResult, Timing
+from visualizer.waiting import Waiting
 from visualizer.worker_call import WorkerError, call_worker
 
 
 def check(problem: Problem, command: str | None, as_json: bool) -> int:
     """Runs the kernel, prints what came of it, and returns the exit status: 0 right, 1 wrong or not run."""
     try:
-        result = call_worker(problem, command, None if as_json else _progress)
+        with Waiting("check", problem) as waiting:
+            result = call_worker(problem, command, waiting.progress, waiting.hello)
     except WorkerError as error:
-        _progress("", None)
         if as_json:
             print(json.dumps({"ok": False, "error": str(error), "problem": asdict(problem)}, indent=2))
         print(f"flashscope check: {error}", file=sys.stderr)
         return 1
-    _progress("", None)
     print(json.dumps(report(problem, result), indent=2, allow_nan=False) if as_json else table(problem, result))
     return 0 if result.ok else 1
 
@@ -110,14 +110,6 @@ def _time(t: Timing) -> str:
         return f"  {t.name:18} {'-':>10}   {t.note}"
     note = f"   {t.note}" if t.note else ""
     return f"  {t.name:18} {t.ms:10.4g} {t.low_ms:10.4g} {t.high_ms:10.4g} {t.tflops:10.4g}{note}"
-
-
-def _progress(stage: str, fraction: float | None) -> None:
-    """One line on a terminal's stderr that is written over, and wiped at the end."""
-    if sys.stderr.isatty():
-        text = "" if not stage else f"{stage} …" if fraction is None else f"{100 * fraction:3.0f} %  {stage}"
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
 
 
 def _finite(value: Any) -> Any:

@@ -262,10 +262,12 @@ def _render(args: argparse.Namespace) -> int:
     run = None
     if args.run:
         from visualizer.frame import RunView
+        from visualizer.waiting import Waiting
         from visualizer.worker_call import WorkerError, call_worker
 
         try:
-            result = call_worker(problem, args.worker)
+            with Waiting("render", problem) as waiting:
+                result = call_worker(problem, args.worker, waiting.progress, waiting.hello)
         except WorkerError as error:
             print(f"flashscope render: {error}", file=sys.stderr)
             return 1

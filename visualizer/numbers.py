@@ -38,6 +38,14 @@ def three(x: float) -> str:
     return _plain(x, 3) if math.isfinite(x) and x > 0 else number(x)
 
 
+def duration(seconds: float) -> str:
+    """A time that is waited, in whole units: 40 s, 12 min, 5 h, 10 days."""
+    for limit, unit, name in ((90, 1, "s"), (90 * 60, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86400:,.0f} days"
+
+
 def span(what: str, first: int, end: int) -> str:
     """Elements first ... end - 1 in words: "rows 0 … 127", or "row 0" where there is one."""
     return f"{what} {first:,}" if end - first == 1 else f"{what}s {first:,} … {end - 1:,}"

@@ -158,12 +158,18 @@ def call_worker(
     problem: Problem,
     command: str | None = None,
     on_progress: OnProgress | None = None,
+    on_hello: Callable[[Hello], None] | None = None,
     *,
     inputs: Inputs | None = None,
     timing: bool = True,
 ) -> RunResult:
-    """Runs the kernel in a worker and waits. Raises WorkerError. on_progress(stage, fraction or None)."""
+    """Runs the kernel in a worker and waits. Raises WorkerError.
+
+    on_hello(what the worker says of itself) comes before the run, on_progress(stage, fraction or None) all the time.
+    """
     with _Call(command, on_progress=on_progress) as call:
+        if on_hello is not None:
+            call.send(protocol.encode({"op": "hello"}))
         for frame in run_messages(1, problem, inputs, timing):
             call.send(frame)
         while True:
@@ -173,11 +179,13 @@ def call_worker(
                 on_progress(*progress_in(message))
             elif kind == "error":
                 raise WorkerError(complaint_in(message))
-            elif kind == "result":
-                try:
+            try:
+                if kind == "hello" and on_hello is not None:
+                    on_hello(read_hello(message))
+                elif kind == "result":
                     return RunResult.from_message(message.get("result", {}), problem)
-                except ValueError as error:
-                    raise WorkerError(str(error)) from error
+            except ValueError as error:
+                raise WorkerError(str(error)) from error
 
 
 def call_hello(command: str | None = None, seconds: float = HELLO_SECONDS) -> Hello:

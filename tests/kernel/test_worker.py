@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from kernel import machine, protocol
+from kernel.expected import expected_seconds
 from kernel.problem import Problem, ProblemError
 from kernel.results import Hello, RunResult
+from kernel.tiling import Tiling
 from kernel.worker import main, read_problem
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +123,26 @@ def test_progress_comes_with_stage_and_fraction(worker: Process) -> None:
     message = next(worker.messages)
     assert message == {"type": "progress", "number": 5, "stage": "drawing inputs", "fraction": 0.0}
     assert worker.answer()["type"] == "result"
+
+
+def test_the_interpreter_tells_of_every_tile() -> None:
+    """Of one program with 8 tiles, and of 3 whose first has one: by tiles, since a long row may take minutes."""
+    from kernel.run import run
+
+    here = Hello(backend="interpreter", device="here", versions={}, reason="", seconds=0.1)
+    for problem in (SMALL.change(seqlen_q=16, seqlen_k=128, causal=False), SMALL.change(seqlen_q=48, seqlen_k=48)):
+        told: list[float] = []
+        run(problem, None, here, lambda stage, at, told=told: stage == "running kernel" and told.append(at), False)
+        share = (np.array(told) - told[0]) / expected_share(problem)
+        tiles = problem.num_heads * int(Tiling(problem).visited.sum())
+        assert np.all(np.diff(share) >= 0)
+        assert np.isin(np.arange(tiles + 1), np.round(share * tiles, 6)).all()
+
+
+def expected_share(problem: Problem) -> float:
+    """Of the kernel's stage in the whole run."""
+    seconds = expected_seconds(problem, False, False)
+    return seconds["running kernel"] / sum(seconds.values())
 
 
 @pytest.mark.parametrize(

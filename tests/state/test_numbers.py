@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualizer.numbers import less, number, sci, span, three
+from visualizer.numbers import duration, less, number, sci, span, three
 
 VALUES = {
     0.0: "0", 1.0: "1", -17.0: "−17", 2259.0: "2,259", 2259.4: "2,259", 0.5: "0.5000", 10.65: "10.65",
@@ -57,3 +57,19 @@ def test_the_text_is_short_and_near_the_number(x: float) -> None:
 def test_one_row_is_no_range():
     assert span("row", 0, 1) == "row 0"
     assert span("row", 1024, 1152) == "rows 1,024 … 1,151"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (72, "72 s"),
+        (100, "2 min"),
+        (3600, "60 min"),
+        (6000, "2 h"),
+        (864_000, "10 days"),
+        (1e8, "1,157 days"),
+    ],
+)
+def test_times_that_are_waited_have_whole_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
