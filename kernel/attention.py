@@ -13,8 +13,20 @@ from torch.autograd import forward_ad
 from kernel import configs
 from kernel.checks import DTYPES, check, counts, flag, number
 from kernel.choice import backend_of, hopper_gradients, hopper_plan
+from kernel.configs import Config
+from kernel.descriptors import strides
 from kernel.forward import attention_forward
-from kernel.launch import Launch, constants, gpu, is_wide, layout, lengths, portable_backward, precision
+from kernel.launch import (
+    Launch,
+    constants,
+    gpu,
+    is_wide,
+    layout,
+    lengths,
+    portable_backward,
+    precision,
+    processors,
+)
 from kernel.problem import exponent_scale
 
 MAX_PLANS: Final = 1024
@@ -101,6 +113,7 @@ class _Plan(NamedTuple):
     o_shape: tuple[int, ...]
     lse_shape: tuple[int, ...]
     portable: Launch
+    tiled: Launch | None
     causal: bool
     scale: float
     allow_tf32: bool
@@ -146,21 +159,29 @@ def _make_plan(
 ) -> _Plan:
     batch, heads, seqlen_q, head_dim = q.shape
     tf32 = precision(q, allow_tf32) == "tf32"
-    config = configs.forward(gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, tf32, *asked)
-    programs = batch * heads * -(-seqlen_q // config.block_m)
-    if programs > MAX_PROGRAMS:
-        raise ValueError(
-            f"This needs {programs:,} programs, and a launch has at most {MAX_PROGRAMS:,}; split the batch."
+
+    def launch(config: Config, tiles: tuple = ()) -> Launch:
+        programs = batch * heads * -(-seqlen_q // config.block_m)
+        if programs > MAX_PROGRAMS:
+            raise ValueError(
+                f"This needs {programs:,} programs, and a launch has at most {MAX_PROGRAMS:,}; split the batch."
+            )
+        numbers = (exponent_scale(scale), *layout(q, k, v), *lengths(q, k))
+        told = constants(config, head_dim, causal, scale, precision(q, allow_tf32), is_wide(q, k, v))
+        return Launch(
+            attention_forward, programs, numbers, told | {"PARTS": config.parts, "LANES": config.lanes}, tiles
         )
+
+    tiled = configs.tiled(gpu(q.device.index), head_dim, DTYPES[q.dtype], k.shape[2], *asked)
+    tiles = tuple(strides(x) or () for x in (k, v)) if tiled and k.numel() else ((),)
+    # descriptors take their time to be read, which a small problem has no other programs to fill
+    few = 8 * processors(q.device.index) if tiled else 0
+    pays = tiled and all(tiles) and batch * heads * -(-seqlen_q // tiled.block_m) >= few
     return _Plan(
         (batch, heads, seqlen_q, head_dim),
         (batch * heads, seqlen_q),
-        Launch(
-            attention_forward,
-            programs,
-            (exponent_scale(scale), *layout(q, k, v), *lengths(q, k)),
-            constants(config, head_dim, causal, scale, precision(q, allow_tf32), is_wide(q, k, v)),
-        ),
+        launch(configs.forward(gpu(q.device.index), head_dim, DTYPES[q.dtype], causal, tf32, *asked)),
+        launch(tiled, tiles) if tiled and pays else None,
         causal,
         scale,
         allow_tf32,
@@ -195,7 +216,9 @@ def _launch(
     o = torch.empty(plan.o_shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(plan.lse_shape, dtype=torch.float32, device=q.device)
     rest = torch.empty_like(o) if differentiable and o.itemsize == 2 else None
-    plan.portable(q.device, q, k, v, o, lse, rest)
+    aligned = (k.data_ptr() | v.data_ptr()) % 16 == 0
+    launch = plan.tiled if plan.tiled is not None and aligned else plan.portable
+    launch(q.device, q, k, v, o, lse, rest)
     return o, lse, rest
 
 

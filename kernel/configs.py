@@ -20,12 +20,19 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How a kernel is cut and launched: rows and keys of a tile, warps of a program, stages of its load pipeline."""
+    """How a kernel is cut and launched: rows and keys of a tile, warps of a program, stages of its load pipeline.
+
+    parts: in how many groups the rows go through a tile. lanes: in how many sums a row's denominator is kept.
+    registers: at most so many a thread, 0 for no limit.
+    """
 
     block_m: int
     block_n: int
     num_warps: int
     num_stages: int
+    parts: int = 1
+    lanes: int = 1
+    registers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +63,23 @@ SHARED_LIMITS: Final = {
 }
 BLOCKS: Final = (16, 32, 64, 128, 256)
 
-# padded head_dim -> configuration. Hopper: measured on an H200; wgmma instructions, which need 64 rows
+# padded head_dim -> configuration. Hopper: measured on an H200; wgmma instructions, which need 64 rows, and of whose
+# accumulator a thread holds two of every 8 columns
 HOPPER: Final = {
-    16: Config(128, 64, 4, 3),
-    32: Config(128, 64, 4, 3),
-    64: Config(128, 64, 4, 3),
-    128: Config(128, 128, 8, 3),
-    256: Config(128, 64, 8, 2),
+    16: Config(128, 64, 4, 3, lanes=8),
+    32: Config(128, 64, 4, 3, lanes=8),
+    64: Config(128, 64, 4, 3, lanes=8),
+    128: Config(128, 128, 8, 3, lanes=8),
+    256: Config(128, 64, 8, 2, lanes=8),
 }
-HOPPER_CAUSAL: Final = HOPPER | {128: Config(64, 64, 4, 3)}
+HOPPER_CAUSAL: Final = HOPPER | {128: Config(64, 64, 4, 3, lanes=8)}
+# the same with k and v through descriptors; where there are two, the second is for at most SHORT keys
+HOPPER_TILES: Final = {
+    64: (Config(64, 128, 4, 2, lanes=8, registers=168), Config(128, 64, 4, 3, parts=2, lanes=8, registers=168)),
+    128: (Config(128, 64, 4, 2, parts=2, lanes=8),),
+    256: (Config(128, 64, 8, 2, lanes=8),),
+}
+SHORT: Final = 1024
 # Ampere and later: mma.sync instructions; block_m >= head_dim keeps a row of scores in one warp
 AMPERE: Final = {
     16: Config(128, 64, 4, 3),
@@ -142,6 +157,25 @@ def forward(
     if shared_bytes(gpu, head_dim, dtype, chosen, tf32) > limit:
         raise ValueError(too_large(gpu, head_dim, dtype, chosen, tf32))
     return chosen
+
+
+def tiled(
+    gpu: Gpu,
+    head_dim: int,
+    dtype: str,
+    seqlen_k: int,
+    block_m: int = 0,
+    block_n: int = 0,
+    num_warps: int = 0,
+    num_stages: int = 0,
+) -> Config | None:
+    """The forward kernel's configuration with descriptors of k and v; None where there is none as asked for."""
+    if gpu.capability != (9, 0) or dtype == "float32":
+        return None
+    known = HOPPER_TILES.get(_pad(head_dim), ())
+    asked = _given(block_m=block_m, block_n=block_n, num_warps=num_warps, num_stages=num_stages)
+    fitting = [config for config in known if replace(config, **asked) == config]
+    return fitting[-1 if seqlen_k <= SHORT else 0] if fitting else None
 
 
 def backward(gpu: Gpu, head_dim: int, dtype: str, causal: bool) -> BackwardConfig:

@@ -20,10 +20,12 @@ from typing import Any, Final
 import torch
 
 from kernel import hopper_tiles
+from kernel.descriptors import Described, strides
 from kernel.hopper_kernel import attention_forward
-from kernel.hopper_launch import BARRIERS, Described, Plans, barriers_free, descriptor, strides
+from kernel.hopper_launch import BARRIERS, Plans, barriers_free, descriptor
 from kernel.hopper_parts import FIRST_BARRIER
 from kernel.hopper_tiles import MIN_SCALE, Config, config, first_key, is_even, padded, schedule
+from kernel.launch import processors
 
 MAX_LENGTH: Final = 1 << 24
 MAX_HEADS: Final = 1 << 18
@@ -99,9 +101,8 @@ def plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, sm_sca
 def pays(q: torch.Tensor, k: torch.Tensor, causal: bool) -> bool:
     """Whether this kernel is the faster one for a problem that it can take."""
     (batch, heads, seqlen_q, head_dim), seqlen_k = q.shape, k.shape[2]
-    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
     c = config(head_dim, causal, max(seqlen_q, seqlen_k))
-    return hopper_tiles.pays(batch * heads, seqlen_q, seqlen_k, c, processors)
+    return hopper_tiles.pays(batch * heads, seqlen_q, seqlen_k, c, processors(q.device.index))
 
 
 def forward(
@@ -137,8 +138,7 @@ def _make_plan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) 
 
 def _fill_plan(compiled: Any, c: Config, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> Plan:
     (batch, heads, seqlen_q, _), (_, kv_heads, seqlen_k, _) = q.shape, k.shape
-    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    table = schedule(batch, heads, seqlen_q, seqlen_k, causal, c, processors)
+    table = schedule(batch, heads, seqlen_q, seqlen_k, causal, c, processors(q.device.index))
     o_shape = tuple(q.shape)
     o_strides = torch.empty(o_shape, dtype=q.dtype, device="meta").stride()
     left = first_key(seqlen_q, seqlen_k, causal, c)

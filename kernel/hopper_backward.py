@@ -20,8 +20,9 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from kernel.descriptors import Described, strides
 from kernel.hopper_backward_kernel import FIRST_BARRIER, attention_backward, finish, prepare
-from kernel.hopper_launch import Described, Plans, barriers_free, descriptor, strides
+from kernel.hopper_launch import Plans, barriers_free, descriptor
 from kernel.hopper_tiles import MIN_SCALE
 
 ROWS: Final = 64  # of `prepare` and `finish`

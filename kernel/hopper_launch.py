@@ -16,31 +16,12 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from kernel.descriptors import strides
+
 T = TypeVar("T")
 BARRIERS: Final = 16  # hardware barriers of a program
 _INLINE: Final = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
 _BARRIER: Final = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.(?:(?:sync|arrive)[.\w]*|red[.\w]*\s+[^,;]+,)\s+([^,;]+)")
-
-
-class Described:
-    """What Triton's launcher reads of a tensor descriptor, and nothing that has to be computed at each call."""
-
-    __slots__ = ("base", "shape", "strides")
-    padding = "zero"
-    round_f32_to_tf32 = False
-
-    def __init__(self, base: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        self.base, self.shape, self.strides = base, shape, strides
-
-
-def strides(x: torch.Tensor) -> tuple[int, ...] | None:
-    """The strides of x as TMA takes them, or None where it cannot: rows must be contiguous and start at 16 bytes."""
-    *outer, last = x.stride()
-    # the stride of a dimension of one element means nothing, but TMA reads it all the same
-    outer = [8 if n == 1 else s for n, s in zip(x.shape[:-1], outer, strict=True)]
-    if (last != 1 and x.shape[-1] != 1) or any(s % 8 or s <= 0 or s >= 1 << 38 for s in outer):
-        return None
-    return (*outer, 1)
 
 
 def descriptor(x: torch.Tensor, rows: int, columns: int) -> Any:

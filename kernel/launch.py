@@ -1,17 +1,20 @@
 """Launches of the portable kernels: what they are told of the tensors, and on which device and stream they run."""
 
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import torch
 from triton.runtime.errors import OutOfResources
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernel import configs
 from kernel.backward import attention_delta, attention_dkdv, attention_dq
 from kernel.checks import DTYPES, INTERPRETED
 from kernel.configs import BackwardConfig, Config
+from kernel.descriptors import Described
 from kernel.problem import exponent_scale
 
 # a tile is at most 256 x 256, so strides below this keep its offsets under 2^31
@@ -19,26 +22,32 @@ WIDE_STRIDE: Final = 1 << 22
 
 
 class Launch:
-    """A kernel with everything but its tensors, for many calls of the same shapes and strides on one device.
+    """The forward kernel with everything but its tensors, for many calls of the same shapes and strides on one device.
 
     From the second call on it goes past Triton's inspection of the arguments, which takes longer than a small kernel:
     the numbers are the same each time, and of the pointers only whether they are multiples of 16 can change.
     """
 
-    def __init__(self, kernel: Any, programs: int, numbers: tuple, constants: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        programs: int,
+        numbers: tuple,
+        constants: dict[str, Any],
+        tiles: tuple[tuple[int, ...], ...] = (),
+    ) -> None:
+        """tiles: the strides of k and v where the kernel takes descriptors of them; both then start at 16 bytes."""
         self._kernel = kernel
         self._programs = programs
         self._numbers = numbers
         self._constants = constants
+        self._tiles = tiles
         self._known = tuple(constants[name] for name in kernel.arg_names if name in constants)
         self._compiled: dict[int, Any] = {}  # by which of the tensors there are, a bit each
 
     def __call__(self, device: torch.device, *tensors: torch.Tensor | None) -> None:
-        """Launches on the tensors' device and its current stream, whichever device is current."""
+        """Launches for q, k, v, o, lse and rest, on their device and its current stream, whichever is current."""
         if not self._programs:
-            return
-        if INTERPRETED:
-            run(self._kernel, device, self._programs, (*tensors, *self._numbers), self._constants)
             return
         pointers, given, bits = [], 0, 0
         for x in tensors:
@@ -46,14 +55,25 @@ class Launch:
             pointers.append(pointer)
             given = given * 2 + (pointer is not None)
             bits |= pointer or 0
-        usual = bits % 16 == 0 and device.index == torch.cuda.current_device()
+        usual = bits % 16 == 0 and not INTERPRETED and device.index == torch.cuda.current_device()
         compiled = self._compiled.get(given) if usual else None
         if compiled is not None:
-            compiled(*pointers, *self._numbers, *self._known)
+            compiled(*pointers, *self._described(Described, tensors), *self._numbers, *self._known)
             return
-        found = run(self._kernel, device, self._programs, (*tensors, *self._numbers), self._constants)
+        tiles = self._described(self._descriptor, tensors)
+        found = run(self._kernel, device, self._programs, (*tensors, *tiles, *self._numbers), self._constants)
         if usual:
             self._compiled[given] = found[(self._programs, 1, 1)]
+
+    def _described(self, describe: Callable[..., Any], tensors: tuple) -> tuple:
+        if not self._tiles:
+            return None, None
+        (_, k, v, *_), (for_k, for_v) = tensors, self._tiles
+        return describe(k, k.shape, for_k), describe(v, v.shape, for_v)
+
+    def _descriptor(self, x: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorDescriptor:
+        block = [1, 1, self._constants["BLOCK_N"], self._constants["HEAD_DIM_PAD"]]
+        return TensorDescriptor(x, list(shape), list(strides), block)
 
 
 def run(kernel: Any, device: torch.device, programs: int, arguments: tuple, constants: dict[str, Any]) -> Any:
@@ -143,7 +163,8 @@ def constants(config: Config, head_dim: int, causal: bool, scale: float, precisi
 
 
 def options(config: Config) -> dict[str, int]:
-    return {"num_warps": config.num_warps, "num_stages": config.num_stages}
+    limit = {"maxnreg": config.registers} if config.registers else {}
+    return {"num_warps": config.num_warps, "num_stages": config.num_stages, **limit}
 
 
 def precision(q: torch.Tensor, allow_tf32: bool) -> str:
@@ -173,3 +194,9 @@ def gpu(device: int | None) -> configs.Gpu:
     if INTERPRETED:
         return configs.INTERPRETER
     return configs.Gpu(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
+
+
+@lru_cache(maxsize=16)
+def processors(device: int | None) -> int:
+    """Multiprocessors of a CUDA device."""
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -260,7 +260,7 @@ class Mirror:
     def _normalise(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.acc is not None and chip.l is not None
         safe = np.where(chip.l == 0, np.float32(1), chip.l)
-        return Chip(q=chip.q, m=chip.m, l=chip.l, acc=chip.acc, o=chip.acc / safe[:, None])
+        return Chip(q=chip.q, m=chip.m, l=chip.l, acc=chip.acc, o=chip.acc * (np.float32(1) / safe)[:, None])
 
     def _store(self, chip: Chip, head: int, block: int, tile: int) -> Chip:
         assert chip.o is not None and chip.m is not None and chip.l is not None

@@ -8,20 +8,22 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource
 
-from kernel import configs
+from kernel import configs, launch
 from kernel.backward import attention_dkdv, attention_dq
 from kernel.forward import attention_forward
 
 POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32"}
 
 
-def shared(kernel, capability, head_dim, dtype, causal, config):
+def shared(kernel, capability, head_dim, dtype, causal, config, tiled):
     """As for contiguous tensors whose rows are multiples of 16 bytes."""
     constants = {
         "HEAD_DIM": head_dim,
         "HEAD_DIM_PAD": max(16, 1 << (head_dim - 1).bit_length()),
         "BLOCK_M": config.block_m,
         "BLOCK_N": config.block_n,
+        "PARTS": config.parts,
+        "LANES": config.lanes,
         "CAUSAL": causal,
         "SIGN": 1,
         "PRECISION": "ieee",
@@ -33,7 +35,9 @@ def shared(kernel, capability, head_dim, dtype, causal, config):
         types[name] = "i32"
         if name in constants:
             types[name] = "constexpr"
-        elif name == "rest_ptr":
+        elif name.endswith("_tiles") and tiled:
+            types[name] = f"tensordesc<{POINTERS[dtype][1:]}[1, 1, {config.block_n}, {constants['HEAD_DIM_PAD']}]>"
+        elif name == "rest_ptr" or name.endswith("_tiles"):
             types[name], constants[name] = "constexpr", None
         elif name.startswith("stride") and name.endswith("d"):
             types[name], constants[name] = "constexpr", 1
@@ -48,8 +52,8 @@ def shared(kernel, capability, head_dim, dtype, causal, config):
     known = {name: value for name, value in constants.items() if name in types}
     attributes = {key: value for key, value in attributes.items() if kernel.arg_names[key[0]] not in known}
     source = ASTSource(kernel, types, known, attributes)
-    options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
-    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options).metadata.shared
+    target = GPUTarget("cuda", capability, 32)
+    return triton.compile(source, target=target, options=launch.options(config)).metadata.shared
 
 
 def main():
@@ -58,12 +62,15 @@ def main():
         gpu = configs.Gpu("", (major, minor))
         if which == "forward":
             kernels = [(attention_forward, configs.forward(gpu, head_dim, dtype, causal))]
+        elif which == "tiled":
+            kernels = [(attention_forward, config) for config in configs.HOPPER_TILES[head_dim]]
         else:
             parts = configs.backward(gpu, head_dim, dtype, causal)
             assert set(asdict(parts)) == {"delta", "dkdv", "dq"}
             kernels = [(attention_dkdv, parts.dkdv), (attention_dq, parts.dq)]
+        tiled = which == "tiled"
         found.append(
-            [shared(kernel, 10 * major + minor, head_dim, dtype, causal, config) for kernel, config in kernels]
+            [shared(kernel, 10 * major + minor, head_dim, dtype, causal, config, tiled) for kernel, config in kernels]
         )
     print(json.dumps(found))
 

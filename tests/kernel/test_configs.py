@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from kernel.configs import (
     BLOCKS,
+    HOPPER_TILES,
     INTERPRETER,
     SHARED_LIMITS,
+    SHORT,
     Config,
     Gpu,
     backward,
@@ -23,6 +25,7 @@ from kernel.configs import (
     forward,
     shared_bytes,
     shared_limit,
+    tiled,
 )
 from kernel.problem import DTYPES
 
@@ -55,8 +58,7 @@ def test_no_stage_of_the_table_is_lost_to_a_limit():
     for gpu, head_dim in product(gpus(), HEAD_DIMS):
         config = forward(gpu, head_dim, "float16", False)
         assert config.num_stages == forward(Gpu("much room", gpu.capability), head_dim, "float16", False).num_stages
-        more = Config(config.block_m, config.block_n, config.num_warps, config.num_stages)
-        assert forward(gpu, head_dim, "float16", False, num_stages=config.num_stages) == more
+        assert forward(gpu, head_dim, "float16", False, num_stages=config.num_stages) == config
 
 
 COMPILED = [
@@ -69,7 +71,12 @@ COMPILED = [
     ((9, 0), "backward", 64, "float16", True),
     ((8, 6), "backward", 128, "float16", False),
     ((7, 5), "backward", 256, "float32", False),
+    ((9, 0), "tiled", 64, "float16", False),
+    ((9, 0), "tiled", 128, "bfloat16", True),
+    ((9, 0), "tiled", 256, "float16", True),
 ]
+# programs that should share a multiprocessor, which has 228 KiB and takes 1 KiB of them for each
+TOGETHER = {64: 3, 128: 2, 256: 1}
 COMPILE = Path(__file__).with_name("compile_kernel.py")
 
 
@@ -86,10 +93,27 @@ def test_the_arithmetic_is_tritons():
             config = forward(gpu, head_dim, dtype, causal)
             slack = 4 * config.block_m if dtype == "float32" else 0
             assert 0 <= shared_bytes(gpu, head_dim, dtype, config) - found[0] <= slack, (capability, head_dim, found)
+        elif which == "tiled":
+            assert max(found) <= 228 * 1024 // TOGETHER[head_dim] - 1024, (head_dim, found)
         else:
             need = backward_bytes(gpu, head_dim, dtype, backward(gpu, head_dim, dtype, causal))
             for bound, used in zip(need, found, strict=True):
                 assert 0.75 * bound <= used <= bound, (capability, head_dim, need, found)
+
+
+def test_descriptors_are_for_hopper_and_what_nobody_chose_otherwise():
+    hopper = Gpu("NVIDIA H200", (9, 0))
+    assert tiled(hopper, 64, "float16", 4096) == HOPPER_TILES[64][0]
+    assert tiled(hopper, 64, "bfloat16", SHORT) == HOPPER_TILES[64][-1]
+    assert tiled(hopper, 80, "float16", 4096) == tiled(hopper, 128, "float16", 1) == HOPPER_TILES[128][0]
+    assert tiled(hopper, 64, "float16", 4096, block_m=128, block_n=64) == HOPPER_TILES[64][1]
+    for head_dim, dtype, asked in ((32, "float16", {}), (64, "float32", {}), (64, "float16", {"block_m": 32})):
+        assert tiled(hopper, head_dim, dtype, 4096, **asked) is None
+    assert tiled(Gpu("NVIDIA A100", (8, 0)), 64, "float16", 4096) is None
+    assert tiled(INTERPRETER, 64, "float16", 4096) is None
+    for known in HOPPER_TILES.values():
+        for config in known:  # Hopper's instructions take 64 rows
+            assert config.block_m // config.parts >= 64 and config.num_warps % 4 == 0
 
 
 def test_bfloat16_before_ampere_is_refused():

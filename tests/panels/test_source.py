@@ -247,17 +247,17 @@ def test_points_outside_the_text_belong_to_no_step(panel):
 # what stands on the line beside which the values of a step are shown, in the portable kernel and in Hopper's
 TARGETS = {
     "load_q": ("q = load_tile(q_ptr", "_load(desc_q"),
-    "load_k": ("k = load_tile(k_ptr", "_load(desc_k"),
-    "scores": ("s = tl.dot(", "s = _scores("),
+    "load_k": ("k = load_keys(keys", "_load(desc_k"),
+    "scores": ("scores += (tl.dot(", "s = _scores("),
     "mask": ("s = tl.where(", "s = keep(s"),
     "row_max": ("m_new = tl.maximum(", "m_new = gl."),
     "alpha": ("alpha = tl.exp2(", "alpha = gl.exp2("),
     "exponentiate": ("p = tl.exp2(", "p = gl.exp2("),
     "denominator": ("l = l * alpha", "l = l * gl.convert_layout(alpha"),
     "rescale": ("acc = acc * alpha", "acc = acc * gl.convert_layout(alpha"),
-    "load_v": ("v = load_tile(v_ptr", "_load(desc_v"),
+    "load_v": ("v = load_keys(values", "_load(desc_v"),
     "accumulate": ("acc = tl.dot(", "acc = warpgroup_mma"),
-    "normalise": ("o = acc / l", "out = acc.to("),
+    "normalise": ("o = acc * (1.0 / l)", "out = acc.to("),
     "store": ("tl.store(lse_ptr", "lse = "),
 }
 

@@ -42,7 +42,7 @@ UP_DOWN: Final = (Qt.Key.Key_Up, Qt.Key.Key_Down)
 # how the kernels write a quantity, where it is not "name = "
 WRITES: Final = {
     **{name: rf"{name} = |_load\(desc_{name}," for name in "qkv"},
-    "s": r"s = (?!gl\.zeros)",
+    "s": r"s = (?!gl\.zeros)|scores \+= ",
     "m": "m_new = ",
     "lse": r"lse = |.*\blse_ptr\b",
 }
