@@ -165,7 +165,7 @@ def attend(
             p = tl.exp2(s * qk_scale - m_ref[:, None])
 
         # denominator: l (ROWS, LANES), from p in float32
-        l = l * alpha[:, None] + tl.sum(tl.reshape(p, [p.shape[0], BLOCK_N // l.shape[1], l.shape[1]]), 1)
+        l = l * alpha[:, None] + lane_sums(p, l.shape[1])
 
         # rescale: acc (ROWS, D)
         acc = acc * alpha[:, None]
@@ -189,6 +189,12 @@ def attend(
 
         sums_after += ((m, l, acc),)
     return sums_after
+
+
+@triton.jit
+def lane_sums(p, LANES: tl.constexpr):
+    """(ROWS, LANES): the sums of every LANES-th key of p (ROWS, BLOCK_N)."""
+    return tl.sum(tl.reshape(p, [p.shape[0], p.shape[1] // LANES, LANES]), 1)
 
 
 @triton.jit
