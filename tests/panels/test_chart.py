@@ -12,6 +12,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QImage, QPainter
 
 from visualizer import theme
+from visualizer.limits import m_limits
 from visualizer.panels.chart import (
     Axes,
     draw_grid,
@@ -23,7 +24,6 @@ from visualizer.panels.chart import (
     tick_text,
     ticks,
 )
-from visualizer.resolve import m_limits
 
 
 @given(

@@ -18,8 +18,9 @@ from visualizer.frame import QUANTITIES, Frame, RunView, SourceView
 from visualizer.panels.code import QUANTITY_NAMES, contrast, rows_of, spans
 from visualizer.panels.source import SourcePanel
 from visualizer.presets import PRESETS
-from visualizer.resolve import SENTENCES, resolve
+from visualizer.resolve import resolve
 from visualizer.state import OPENING
+from visualizer.steps import SENTENCES
 from visualizer.tape import Tape
 
 SOURCE = kernel_source()

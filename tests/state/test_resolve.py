@@ -7,8 +7,9 @@ from kernel.problem import Problem
 from kernel.tiling import STEPS
 from visualizer.frame import Frame, RunView
 from visualizer.presets import PRESETS
-from visualizer.resolve import SENTENCES, resolve
+from visualizer.resolve import resolve
 from visualizer.state import OPENING, State
+from visualizer.steps import SENTENCES
 from visualizer.tape import Tape
 
 

@@ -30,7 +30,7 @@ from kernel.source import KernelSource
 from visualizer.frame import Frame, SourceView
 from visualizer.panels.code import Row, Span, rows_of, spans, tint
 from visualizer.panels.panel import Panel
-from visualizer.resolve import SENTENCES
+from visualizer.steps import SENTENCES
 from visualizer.theme import Theme
 
 MIN_COLUMNS: Final = 20
