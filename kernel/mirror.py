@@ -284,7 +284,7 @@ class Mirror:
         problem, ends = self.tiling.problem, (self.tiling.tile(block, i) for i in (first, first + count - 1))
         low = min(ends) * problem.block_n
         rows = x[low : low + count * problem.block_n]
-        rows = _lift(rows, _scratch(name, rows.shape))
+        rows = lift(rows, _scratch(name, rows.shape))
         if x.shape[1] < problem.head_dim_pad:
             rows = np.pad(rows, ((0, 0), (0, problem.head_dim_pad - x.shape[1])))
         tiles = rows.reshape(count, problem.block_n, -1)
@@ -293,7 +293,7 @@ class Mirror:
     def _tile(self, x: np.ndarray, start: int, end: int, size: int) -> np.ndarray:
         """Rows start ... end of one head as a float32 tile (size, D), padded with zeros."""
         tile = np.zeros((size, self.tiling.problem.head_dim_pad), np.float32)
-        tile[: end - start, : x.shape[1]] = _lift(x[start:end])
+        tile[: end - start, : x.shape[1]] = lift(x[start:end])
         return tile
 
     def _round_p(self, p: np.ndarray) -> np.ndarray:
@@ -305,7 +305,7 @@ class Mirror:
         return x if self.dtype == np.float32 else x.astype(self.dtype).astype(np.float32)
 
 
-def _lift(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+def lift(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """float32 values of any input dtype; for float16 five times as quick as NumPy's own cast, and in `out` if given."""
     if x.dtype != np.float16 or not x.size:
         return x.astype(np.float32)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from visualizer.tape import EVENTS
+from visualizer.events import EVENTS
 
 if TYPE_CHECKING:
     from visualizer.window import Window

@@ -13,12 +13,13 @@ from kernel.inputs import file_problem
 from kernel.plain_file import shown_name
 from kernel.problem import Problem, ProblemError
 from visualizer import moves
+from visualizer.jump import Jump
 from visualizer.past import Past
 from visualizer.presets import Preset
 from visualizer.resolve import resolve, resolve_place
 from visualizer.runs import Runs
 from visualizer.state import OPENING, NoSession, State, StateError, load, save
-from visualizer.tape import EVENTS, Tape
+from visualizer.tape import Tape
 
 FILL_SECONDS: Final = 0.006
 FILL_SECONDS_PLAYING: Final = 0.002
@@ -26,7 +27,6 @@ FILL_EVERY_MS: Final = 10
 REACH_SECONDS: Final = 0.008
 REFRESH_SECONDS: Final = 0.2
 QUIET_SECONDS: Final = 0.1
-LINE_STEPS: Final = 100_000
 MAX_HEAD: Final = 1 << 24  # numbers of one tensor of one head: drawn in about a second
 MAX_ROWS: Final = 1 << 24  # rows of all heads: each has an L of the mirror
 TENSOR_SUFFIXES: Final = (".npz", ".safetensors")
@@ -66,6 +66,9 @@ class Controller(QObject):
         self._timer.timeout.connect(self._fill)
         self._coming = QTimer(self)
         self._coming.timeout.connect(self._reach)
+        self.jumping = Jump(self)
+        self.jumping.found.connect(lambda step: self.change(step=step))
+        self.jumping.said.connect(self.said)
         self._begin()
 
     def change(self, **fields: Any) -> bool:
@@ -96,6 +99,7 @@ class Controller(QObject):
 
         carry: where the problem changes, the step goes to the position that is most like the present one.
         """
+        self.jumping.stop()
         before = self.state
         problem_changed = state.problem != before.problem
         if problem_changed:
@@ -136,7 +140,8 @@ class Controller(QObject):
         return self._coming.isActive()
 
     def arrive(self) -> None:
-        """Waits for the values of what is shown: afterwards the last Frame is whole."""
+        """Waits for a jump, and for the values of what is shown: afterwards the last Frame is whole."""
+        self.jumping.arrive()
         while self.is_coming:
             self._reach()
 
@@ -168,33 +173,21 @@ class Controller(QObject):
             self.change(step=moves.by_program(self.tape.tiling, self.state.step, forward))
 
     def jump(self, event: str, forward: bool) -> None:
-        """Goes to the next or previous event of Tape.find, or says that there is none."""
-        if not len(self.tape):
-            return
-        found = self.tape.find(self.state.step, event, self.state.row, forward=forward)
-        if found is None:
-            where = "from here to the end" if forward else "before this step"
-            self.said.emit(f"There is no {EVENTS[event]} {where}.")
-        else:
-            self.change(step=found)
+        """Goes to the next or previous event (visualizer.events), or says that there is none; a change gives it up."""
+        if len(self.tape):
+            self.jumping.start(self.tape, self.state.step, event, self.state.row, forward)
 
     def go_to_line(self, step_name: str) -> None:
         """Goes to the next execution of a step's source line, from the start again after the last one."""
-        total, here = len(self.tape), self.state.step
-        found = self._next_execution(step_name, here + 1, total)
-        if found is None:
-            found = self._next_execution(step_name, 0, min(here + 1, total))
+        if not len(self.tape):
+            return
+        tiling = self.tape.tiling
+        found = 0 if step_name == "load_q" else moves.by_step_name(tiling, 0, step_name, True)
+        found = moves.by_step_name(tiling, self.state.step, step_name, True) or found
         if found is None:
             self.said.emit(f"No step of this problem runs {step_name}: there are no such tiles in it.")
         else:
             self.change(step=found)
-
-    def _next_execution(self, step_name: str, start: int, end: int) -> int | None:
-        if step_name == "mask":  # rare: whole programs may have none
-            found = self.tape.find(start - 1, "partial tile", 0)
-            return found if found is not None and found < end else None
-        locate = self.tape.tiling.locate
-        return next((i for i in range(start, min(end, start + LINE_STEPS)) if locate(i).step == step_name), None)
 
     def undo(self) -> None:
         state = self.past.undo(self.state)
@@ -302,7 +295,7 @@ class Controller(QObject):
     def _fill(self) -> None:
         """A little of the rest of the tape, out of the person's way."""
         now = time.monotonic()
-        if self.is_coming or (now < self._busy_until and not self.is_playing):
+        if self.is_coming or self.jumping.is_looking or (now < self._busy_until and not self.is_playing):
             return
         more = self.tape.fill(FILL_SECONDS_PLAYING if self.is_playing else FILL_SECONDS)
         if not more:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 from kernel.tiling import LOOP_STEPS, Position, Tiling
 
 
@@ -36,6 +38,25 @@ def by_program(tiling: Tiling, index: int, forward: bool) -> int:
     if not 0 <= number < tiling.num_programs:
         return index
     return tiling.program_start(*divmod(number, tiling.num_q_blocks))
+
+
+def by_step_name(tiling: Tiling, index: int, name: str, forward: bool) -> int | None:
+    """The next (or previous) step called `name`; None where there is none."""
+    head, block = tiling.locate(index)[:2]
+    here = head * tiling.num_q_blocks + block
+    # once round all blocks: those of another head are the same
+    far = here + tiling.num_q_blocks if forward else here - tiling.num_q_blocks
+    for program in range(here, min(far + 1, tiling.num_programs)) if forward else range(here, max(far, 0) - 1, -1):
+        head, block = divmod(program, tiling.num_q_blocks)
+        iterations = range(-1, 0)
+        if name in LOOP_STEPS:
+            iterations = tiling.masked_iterations(block) if name == "mask" else range(int(tiling.visited[block]))
+        step_at = lambda i, head=head, block=block: tiling.index(Position(head, block, i, name))  # noqa: E731
+        find = bisect_right if forward else bisect_left
+        at = find(iterations, index, key=step_at) - (0 if forward else 1)
+        if 0 <= at < len(iterations):
+            return step_at(iterations[at])
+    return None
 
 
 def carry(old: Tiling, index: int, new: Tiling) -> int:

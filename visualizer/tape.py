@@ -17,20 +17,12 @@ from kernel.reference import exact_lse
 from kernel.tiling import Position, Tiling
 from visualizer.program import Program, between
 
-# what can be jumped to, and what a person reads
-EVENTS: Final = {
-    "max moved": "step that moves the row's max",
-    "partial tile": "partly masked tile",
-    "store": "store",
-    "non-finite": "NaN or infinity",
-}
 CACHE_BYTES: Final = 32 << 20
 KEPT_BYTES: Final = 192 << 20
 MIN_SPACING, MAX_SPACING = 64, 160
 NEAR_WORK: Final = 330_000_000  # of `_near_tiles`: about 15 ms on two cores
 NEAR_NUMBERS: Final = 1 << 20  # of one tensor of one head: drawn in about 10 ms
 EXACT_SCORES: Final = 1 << 26
-SEARCH_TILES: Final = 2000
 LEVEL_ROWS: Final = 256
 
 
@@ -231,56 +223,6 @@ class Tape:
                 break
         return not self.is_filled or self._completing is not None
 
-    def find(self, index: int, event: str, row: int, *, forward: bool = True) -> int | None:
-        """The next (or previous) step where something happens; None if there is none within reach.
-
-        "max moved" is the row_max at which the selected row's m grows from a finite value, "partial tile" the mask,
-        "store" the store, "non-finite" the first step whose result holds NaN or +inf. The first and the last look
-        through at most SEARCH_TILES tiles.
-        """
-        for i in self._candidates(index, event, forward):
-            if event in ("partial tile", "store"):
-                return i
-            moment = self[i]
-            if event == "max moved" and _moved(moment.chip, row):
-                return i
-            if event == "non-finite" and _not_finite(moment):
-                return i
-        return None
-
-    def _candidates(self, index: int, event: str, forward: bool) -> Iterator[int]:
-        step = {"max moved": "row_max", "partial tile": "mask", "store": "store", "non-finite": None}[event]
-        tiles = 0
-        i = index
-        while True:
-            i += 1 if forward else -1
-            if not 0 <= i < len(self):
-                return
-            position = self.tiling.locate(i)
-            if step is None or position.step == step:
-                yield i
-            tiles += position.step == "scores"
-            if tiles > SEARCH_TILES and event not in ("partial tile", "store"):
-                return
-            if step in ("store", "mask"):
-                i = self._skip(i, position, step, forward)
-
-    def _skip(self, i: int, position: Position, step: str, forward: bool) -> int:
-        """Jumps over the steps of a program that cannot be `step`, so that a search costs a few looks per program."""
-        head, block, iteration, name = position
-        start = self.tiling.program_start(head, block)
-        if forward:
-            masked = self.tiling.masked_iterations(block)
-            if step == "mask" and iteration < masked.start < masked.stop:
-                if name == "load_q" or iteration >= 0:
-                    first = Position(head, block, masked.start, "load_k")
-                    return max(i, self.tiling.index(first) - 1)
-            elif step == "store" and name != "store":
-                return self.tiling.index(Position(head, block, -1, "store")) - 1
-        elif step == "store" or (step == "mask" and 0 <= iteration < self.tiling.masked_iterations(block).start):
-            return start
-        return i
-
     def _start(self, index: int) -> tuple[int, int, int]:
         """The head, block and iteration from whose beginning step `index` is a few steps away."""
         head, block, iteration, step = self.tiling.locate(index)
@@ -359,24 +301,3 @@ def _sampled_rows(problem: Problem) -> np.ndarray:
 def _size(x: np.ndarray) -> float:
     finite = np.abs(x[np.isfinite(x)])
     return float(finite.max(initial=0)) or 1.0
-
-
-def _moved(chip: Chip, row: int) -> bool:
-    assert chip.m is not None and chip.m_new is not None
-    row = min(row, len(chip.m) - 1)
-    return bool(np.isfinite(chip.m[row]) and chip.m_new[row] > chip.m[row])
-
-
-def _not_finite(moment: Moment) -> bool:
-    chip, step = moment.chip, moment.position.step
-    wrote = {
-        "load_q": chip.q,
-        "load_k": chip.k,
-        "scores": chip.s,
-        "exponentiate": chip.p,
-        "denominator": chip.l,
-        "load_v": chip.v,
-        "accumulate": chip.acc,
-        "store": chip.o,
-    }.get(step)
-    return wrote is not None and not np.isfinite(wrote).all()

@@ -206,8 +206,10 @@ class Window(QMainWindow):
         self.menus.update()
 
     def escape(self) -> None:
-        """Cancels the run, or takes back the nearest thing that covers the window."""
-        if self.controller.runs.is_running:
+        """Ends what is going on, or takes back the nearest thing that covers the window."""
+        if self.controller.jumping.is_looking:
+            self.controller.jumping.stop()
+        elif self.controller.runs.is_running:
             self.controller.cancel()
         elif self._help is not None and self._help.isVisible():
             self._help.close()

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kernel.inputs import Inputs
-from kernel.mirror import Chip, Mirror, _lift, _round_to_float16
+from kernel.mirror import Chip, Mirror, _round_to_float16, lift
 from kernel.problem import Problem
 from kernel.tiling import Tiling
 from tests.strategies import hopper_problems, problems
@@ -129,4 +129,4 @@ def test_lifting_float16_is_numpys_cast():
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     finite = every[np.isfinite(every)]
     for x in (finite, every, finite[:0], finite.reshape(-1, 64)[::3]):
-        np.testing.assert_array_equal(_lift(x), x.astype(np.float32))
+        np.testing.assert_array_equal(lift(x), x.astype(np.float32))

@@ -17,12 +17,13 @@ from pytestqt.qtbot import QtBot
 from kernel.problem import Problem
 from kernel.tiling import Position, Tiling
 from visualizer import theme
+from visualizer.events import EVENTS
 from visualizer.frame import Frame, RunView
 from visualizer.panels.transport import SPEEDS, TransportPanel
 from visualizer.presets import PRESETS
 from visualizer.resolve import resolve
 from visualizer.state import State
-from visualizer.tape import EVENTS, Tape
+from visualizer.tape import Tape
 
 OPENING = PRESETS[0].state.problem
 

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 from kernel.problem import Problem, ProblemError
 from kernel.results import Hello, RunResult
 from visualizer.controller import Controller
+from visualizer.events import find
 from visualizer.frame import Frame
 from visualizer.presets import PRESETS
 from visualizer.runs import STOPPED
@@ -256,6 +257,28 @@ def test_jumps_go_to_events_or_say_that_there_is_none(controller: Watched) -> No
     assert controller.tape.tiling.locate(controller.state.step).step == "store"
     controller.jump("store", False)
     assert controller.sentences == ["There is no store before this step."]
+
+
+def test_a_long_search_says_so_and_can_be_given_up(controller: Watched, monkeypatch: pytest.MonkeyPatch, qtbot) -> None:
+    monkeypatch.setattr("visualizer.jump.LOOK_SECONDS", 0)
+    controller.jump("max moved", True)
+    assert controller.jumping.is_looking and controller.state.step == 0
+    qtbot.waitUntil(lambda: not controller.jumping.is_looking)
+    moved, controller.sentences[:] = controller.state.step, []
+    assert moved == find(controller.tape, 0, "max moved", 0)
+
+    monkeypatch.setattr("visualizer.jump.PATIENCE_SECONDS", 0)
+    controller.jump("non-finite", True)
+    assert controller.sentences == ["Looking for the next NaN or infinity …  Esc stops it."]
+    controller.jumping.stop()
+    assert (controller.state.step, controller.sentences[1:]) == (moved, [""])
+    controller.jump("max moved", True)
+    controller.step_by(1)
+    assert not controller.jumping.is_looking and controller.sentences[-1] == ""
+    controller.jump("non-finite", False)
+    controller.arrive()
+    assert controller.sentences[-2:] == ["", "There is no NaN or infinity before this step."]
+    assert controller.state.step == moved + 1
 
 
 def test_a_session_is_saved_and_opened(controller: Watched, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from kernel.problem import Problem
 from kernel.tiling import STEPS
+from visualizer.events import find
 from visualizer.frame import Frame, RunView
 from visualizer.presets import PRESETS
 from visualizer.resolve import resolve
@@ -64,7 +65,7 @@ def test_every_step_has_words_and_source_lines():
 
 def test_row_max_is_worked_out_with_the_tapes_own_numbers():
     tape = Tape(Problem())
-    index = tape.find(0, "max moved", 17)
+    index = find(tape, 0, "max moved", 17)
     assert index is not None
     shown = resolve(OPENING.change(step=index), tape, RunView())
     chip = tape[index].chip

@@ -10,7 +10,8 @@ from kernel.mirror import Chip, Mirror
 from kernel.problem import Problem
 from kernel.tiling import Position, Tiling
 from tests.strategies import hopper_problems, problems
-from visualizer.tape import EVENTS, SEARCH_TILES, Tape
+from visualizer.events import find
+from visualizer.tape import Tape
 
 
 def same(a: Chip, b: Chip) -> bool:
@@ -76,50 +77,10 @@ def test_lse_appears_row_by_row_and_does_not_depend_on_the_way_taken():
 
 def test_a_store_that_is_looked_at_is_known_without_filling():
     tape = Tape(Problem(seqlen_q=128, seqlen_k=128))
-    store = tape.find(0, "store", 0)
+    store = find(tape, 0, "store", 0)
     assert store is not None
     assert np.isfinite(tape.lse_until(store, 0)).all()
     assert np.isnan(tape.lse_until(store - 1, 0)).all()
-
-
-@given(problems(min_rows=1, max_seqlen=100) | hopper_problems(max_seqlen=200), st.data())
-@settings(max_examples=15, deadline=None)
-def test_events_are_found_where_they_are(p, data):
-    chips = walk(p)
-    tape = Tape(p)
-    row = data.draw(st.integers(0, p.block_m - 1))
-    happens = {event: [] for event in EVENTS}
-    for i, chip in enumerate(chips):
-        step = tape.tiling.locate(i).step
-        if step == "mask":
-            happens["partial tile"].append(i)
-        if step == "store":
-            happens["store"].append(i)
-        if step == "row_max" and np.isfinite(chip.m[row]) and chip.m_new[row] > chip.m[row]:
-            happens["max moved"].append(i)
-    for event, places in happens.items():
-        for index in data.draw(st.lists(st.integers(0, len(tape) - 1), min_size=5, max_size=5)):
-            assert tape.find(index, event, row) == next((i for i in places if i > index), None)
-            before = [i for i in places if i < index]
-            assert tape.find(index, event, row, forward=False) == (before[-1] if before else None)
-
-
-def test_the_first_not_finite_value_is_found(tmp_path):
-    q = np.ones((1, 1, 40, 16), np.float32)
-    v = q.copy()
-    v[0, 0, 20, 3] = np.nan
-    np.savez(tmp_path / "t.npz", q=q, k=q, v=v)
-    p = Problem(heads=1, kv_heads=1, seqlen_q=40, seqlen_k=40, head_dim=16, dtype="float32", block_m=16, block_n=16)
-    tape = Tape(p.change(inputs=str(tmp_path / "t.npz")))
-    index = tape.find(0, "non-finite", 0)
-    assert index is not None
-    assert tape.tiling.locate(index) == (0, 1, 1, "load_v")
-
-
-def test_searching_gives_up_in_bounded_work():
-    tape = Tape(Problem(seqlen_q=1 << 16, seqlen_k=1 << 16, block_m=16, block_n=16, heads=1, kv_heads=1, head_dim=16))
-    assert tape.find(tape.tiling.program_start(0, 4000), "non-finite", 0) is None
-    assert tape.tiling.visited[4000] > SEARCH_TILES
 
 
 def test_positions_outside_are_refused():
@@ -195,7 +156,7 @@ def test_a_way_that_is_given_up_leaves_what_it_has_run(monkeypatch):
 
 def test_the_place_of_a_store_shows_no_lse_that_is_not_known():
     tape = Tape(FAR)
-    store = tape.find(0, "store", 0)
+    store = find(tape, 0, "store", 0)
     assert store is not None
     assert np.isnan(tape.lse_until(store, 0, run=False)).all()
     assert np.isfinite(tape.lse_until(store, 0)).all()

@@ -17,11 +17,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QToolButton, QWidget
 
+from visualizer.events import EVENTS
 from visualizer.frame import Frame, TransportView
 from visualizer.panels.panel import Panel
 from visualizer.panels.picker import Picker, paint_chevron
 from visualizer.panels.timeline import Timeline
-from visualizer.tape import EVENTS
 from visualizer.theme import Theme
 
 SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
