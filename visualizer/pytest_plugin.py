@@ -88,7 +88,7 @@ def panel_snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     config = request.config
     if _SNAPSHOTS not in config.stash:
         config.stash[_SNAPSHOTS] = Snapshots(
-            config.getoption("flashscope_update"), config.getoption("flashscope_failures"), in_ci()
+            config.getoption("flashscope_update"), config.getoption("flashscope_failures"), in_ci(), config.rootpath
         )
     folder = request.path.parent / config.getini("flashscope_goldens")
     return PanelSnapshot(config.stash[_SNAPSHOTS], folder, request, tmp_path_factory)

@@ -37,10 +37,10 @@ class Outcome(NamedTuple):
 
 
 class Snapshots:
-    """Every comparison of one run of the tests."""
+    """Every comparison of one run of the tests, whose files are below `root`."""
 
-    def __init__(self, update: str | None, failures: Path | None, ci: bool) -> None:
-        self._update, self._failures, self._ci = update, failures, ci
+    def __init__(self, update: str | None, failures: Path | None, ci: bool, root: Path) -> None:
+        self._update, self._failures, self._ci, self._root = update, failures, ci, root
         self._folder = tempfile.TemporaryDirectory(prefix="flashscope-")
         self._clients: dict[float, PictureClient] = {}
 
@@ -121,14 +121,20 @@ class Snapshots:
     def _clean(self, golden: Path) -> None:
         """What an earlier failure left in the person's folder goes, and nothing else that is there."""
         if self._failures is not None:
-            folder = self._failures.absolute() / golden.stem
+            folder = self._kept(self._failures, golden)
             for name in (*(f"{picture}.png" for picture in PICTURES), REPORT):
                 (folder / name).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
     def _failure_folder(self, golden: Path, make_folder: Callable[[str], Path]) -> Path:
-        return make_folder(golden.stem) if self._failures is None else self._failures.absolute() / golden.stem
+        return make_folder(golden.stem) if self._failures is None else self._kept(self._failures, golden)
+
+    def _kept(self, failures: Path, golden: Path) -> Path:
+        """Called like the golden, in folders like those of its test: two tests may have goldens of one name."""
+        tests = golden.parent.parent
+        inner = tests.relative_to(self._root) if tests.is_relative_to(self._root) else Path()
+        return failures.absolute() / inner / golden.stem
 
     def _report(self, golden: Path, found: diff.Comparison, drawn: Drawn, make_folder: Callable[[str], Path]) -> str:
         folder = self._failure_folder(golden, make_folder)

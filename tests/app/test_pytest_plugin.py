@@ -14,6 +14,7 @@ from PIL import Image
 
 from visualizer.diff import read
 from visualizer.pytest_plugin import file_name
+from visualizer.snapshot import Drawn, Snapshots
 
 ATTENTION = '''
 import numpy as np
@@ -135,6 +136,20 @@ def test_a_golden_of_a_wrong_kernel_says_so(tmp_path: Path) -> None:
         assert counts(done) == {"passed": 1}
         assert "goldens that show a WRONG kernel" in done.stdout
         assert re.search(wrong, done.stdout), done.stdout
+
+
+def test_failures_of_goldens_of_one_name_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Snapshots, "_draw", lambda *_: Drawn(Image.new("RGB", (4, 4), "red"), "6.0.0", ""))
+    snapshots = Snapshots(None, tmp_path / "failures", False, tmp_path)
+    for folder in ("a", "b/c", "."):
+        golden = tmp_path / folder / "goldens" / "same.png"
+        golden.parent.mkdir(parents=True)
+        Image.new("RGB", (4, 4), "blue").save(golden)
+        with pytest.raises(AssertionError, match="differs from the golden"):
+            snapshots.check(golden, {}, {}, lse_unit="ln", scale=1, tolerance=0, make_folder=Path)
+    snapshots.close()
+    kept = {str(path.parent.relative_to(tmp_path)) for path in (tmp_path / "failures").rglob("actual.png")}
+    assert kept == {"failures/a/same", "failures/b/c/same", "failures/same"}
 
 
 @pytest.mark.parametrize("broken", [b"", b"no picture", None], ids=["empty", "text", "cut off"])
